@@ -1,0 +1,1 @@
+"""ParallelSearch: the protocol, environment, reward, schemas, clients and command line that the services share."""

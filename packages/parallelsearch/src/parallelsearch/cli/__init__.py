@@ -1,0 +1,1 @@
+"""The command line `parallelsearch`; one module per command group."""

@@ -1,0 +1,1 @@
+"""The only HTTP clients of the project, and the protocols that the rest is written against."""

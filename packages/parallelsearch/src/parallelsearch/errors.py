@@ -1,0 +1,69 @@
+"""The tree of errors. A service renders each as problem+json; a caller reads `retryable` to know whether to try again.
+
+ParallelSearchError
+├── InvalidInput            422  the caller must change the request
+├── NotFound                404
+├── Overloaded              503  a queue is full; retry after a while
+├── UpstreamUnavailable     503  policy, retriever or cache cannot be reached or answers badly
+│   └── RetrievalFailed     503  every sub-query of a turn failed
+├── DeadlineExceeded        504
+├── ConfigurationError      500  the service cannot work as it is set up (refuses to start)
+│   └── IndexMismatch       500  encoder, index and corpus do not belong together
+└── CorpusError             422  a corpus file has a broken line
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class ParallelSearchError(Exception):
+    """Base of all errors of the project. `detail` is a sentence that says what to do."""
+
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None, extensions: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+        self.extensions: Mapping[str, Any] = extensions or {}
+
+
+class InvalidInput(ParallelSearchError):
+    code, title, status = "invalid-request", "Invalid request", 422
+
+
+class NotFound(ParallelSearchError):
+    code, title, status = "not-found", "Not found", 404
+
+
+class Overloaded(ParallelSearchError):
+    code, title, status, retryable = "overloaded", "Overloaded", 503, True
+
+
+class UpstreamUnavailable(ParallelSearchError):
+    code, title, status, retryable = "upstream-unavailable", "Upstream unavailable", 503, True
+
+
+class RetrievalFailed(UpstreamUnavailable):
+    code, title = "retrieval-failed", "Retrieval failed"
+
+
+class DeadlineExceeded(ParallelSearchError):
+    code, title, status = "deadline-exceeded", "Deadline exceeded", 504
+
+
+class ConfigurationError(ParallelSearchError):
+    code, title = "configuration", "Configuration error"
+
+
+class IndexMismatch(ConfigurationError):
+    code, title = "index-mismatch", "Index mismatch"
+
+
+class CorpusError(ParallelSearchError):
+    code, title, status = "corpus", "Broken corpus", 422

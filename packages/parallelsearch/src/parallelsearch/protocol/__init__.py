@@ -1,0 +1,1 @@
+"""The protocol between policy and environment as pure text: the only copy of prompt, tags, splitting and layouts."""

@@ -1,0 +1,1 @@
+"""The reward: exact match, terms and presets over a structured trajectory; pure."""

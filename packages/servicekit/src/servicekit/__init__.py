@@ -1,0 +1,1 @@
+"""FastAPI plumbing shared by the four services; it knows nothing of search."""

@@ -1,0 +1,39 @@
+"""`create_app`: a FastAPI application with what every service has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+
+from servicekit import metrics
+from servicekit.errors import install_handlers
+from servicekit.health import Probe, always_ready, health_router
+from servicekit.requests import RequestMiddleware
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+
+def create_app(
+    title: str,
+    *,
+    errors: type[Exception],
+    lifespan: Lifespan | None = None,
+    ready: Probe = always_ready,
+    max_body_bytes: int = 1_000_000,
+    description: str = "",
+) -> FastAPI:
+    """An application with request ids, problem+json, `/healthz`, `/readyz`, `/metrics` and `/docs`.
+
+    `errors` is the base class whose instances are rendered as problems (see `servicekit.errors.Problem`); what `lifespan`
+    yields becomes `request.state` (starlette's typed state).
+    """
+    app = FastAPI(title=title, version=version("parallelsearch"), description=description, lifespan=lifespan)
+    app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
+    install_handlers(app, errors)
+    app.include_router(health_router(ready))
+    app.include_router(metrics.router)
+    return app

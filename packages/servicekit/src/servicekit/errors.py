@@ -1,0 +1,113 @@
+"""Renders errors as `application/problem+json` (RFC 9457), in one place.
+
+A service names its own base class of errors in `create_app`; whatever derives from it and looks like `Problem` is rendered
+here, as are FastAPI's validation errors and anything that nobody expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import orjson
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from servicekit.request_id import request_id
+
+log = structlog.get_logger(__name__)
+
+TYPE_PREFIX = "urn:parallelsearch:problem:"
+TITLES = {401: "Unauthorized", 403: "Forbidden", 404: "Not found", 405: "Method not allowed", 413: "Content too large"}
+
+
+class Problem(Protocol):
+    """What an error must carry to be rendered."""
+
+    code: str
+    title: str
+    status: int
+    detail: str
+    retry_after_s: float | None
+    extensions: Mapping[str, Any]
+
+
+def problem_response(
+    *,
+    code: str,
+    title: str,
+    status: int,
+    detail: str,
+    retry_after_s: float | None = None,
+    extensions: Mapping[str, Any] | None = None,
+) -> Response:
+    """The RFC 9457 body with a stable `type`, the request id, and Retry-After (whole seconds, at least 1) where given."""
+    body = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": detail}
+    body |= {"request_id": request_id(), **(extensions or {})}
+    headers = {} if retry_after_s is None else {"Retry-After": str(max(1, round(retry_after_s)))}
+    return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
+
+
+def render(error: Problem) -> Response:
+    return problem_response(
+        code=error.code,
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        retry_after_s=error.retry_after_s,
+        extensions=error.extensions,
+    )
+
+
+def invalid_request(error: RequestValidationError) -> Response:
+    """422 whose `errors` name each field as a dotted path and say what is wrong; no input is echoed."""
+    faults = []
+    for fault in error.errors():
+        where = [] if fault["type"] == "json_invalid" else [str(part) for part in fault["loc"] if part != "body"]
+        faults.append({"field": ".".join(where) or "body", "message": fault["msg"]})
+    first = faults[0] if faults else {"field": "body", "message": "is not valid"}
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return problem_response(
+        code="invalid-request",
+        title="Invalid request",
+        status=422,
+        detail=f"{first['field']}: {first['message']}{more}",
+        extensions={"errors": faults},
+    )
+
+
+def install_handlers(app: FastAPI, base: type[Exception]) -> None:
+    """Registers the handlers on `app`; `base` is the service's own base class of errors, each of which is a `Problem`."""
+
+    async def on_own(_: Request, error: Exception) -> Response:
+        if not isinstance(error, base):
+            raise error
+        return render(error)  # type: ignore[arg-type]
+
+    async def on_validation(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return invalid_request(error)
+
+    async def on_http(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        title = TITLES.get(error.status_code, "HTTP error")
+        code = title.lower().replace(" ", "-")
+        return problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))
+
+    app.add_exception_handler(base, on_own)
+    app.add_exception_handler(RequestValidationError, on_validation)
+    app.add_exception_handler(HTTPException, on_http)
+
+
+def unexpected(error: Exception) -> Response:
+    """The last resort: logged with its trace, answered without its words."""
+    log.exception("unexpected_error", error=type(error).__name__)
+    return problem_response(
+        code="internal",
+        title="Internal error",
+        status=500,
+        detail="An unexpected error happened. The service's log has the details under this request id.",
+    )

@@ -1,0 +1,24 @@
+"""Runs an application with uvicorn, the same way for every service."""
+
+from __future__ import annotations
+
+import uvicorn
+from fastapi import FastAPI
+
+from servicekit.logs import configure_logs
+from servicekit.settings import ServiceSettings
+
+
+def serve(app: FastAPI, settings: ServiceSettings) -> None:
+    """Blocks until SIGTERM or SIGINT; accepted requests are answered within `shutdown_grace_s`."""
+    configure_logs(settings.log_level, settings.log_format)
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(settings.shutdown_grace_s),
+        timeout_keep_alive=75,
+    )

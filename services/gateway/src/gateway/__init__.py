@@ -1,0 +1,1 @@
+"""The public API and the rollout loop."""

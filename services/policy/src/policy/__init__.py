@@ -1,0 +1,1 @@
+"""vLLM's own server with the bundled policy and one router."""

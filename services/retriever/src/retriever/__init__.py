@@ -1,0 +1,1 @@
+"""Encoder, index and corpus behind one batcher."""
