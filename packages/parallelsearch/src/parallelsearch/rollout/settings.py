@@ -1,0 +1,57 @@
+"""What governs a rollout: limits, layout and options, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from parallelsearch.protocol.observations import Layout
+from parallelsearch.rollout.types import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationSettings:
+    """How much of the results a policy sees. Word and token limits are per passage and per observation."""
+
+    layout: Layout = Layout.LABELLED
+    passage_words: int = 120
+    passage_words_wide: int = 60
+    """Used with more than two sub-queries."""
+    budget_tokens: int = 1_000
+    budget_tokens_further: int = 250
+    """Added for each sub-query beyond two."""
+    paper_cut: Literal["published", "tag_safe"] = "tag_safe"
+    special_tokens: tuple[str, ...] = ()
+
+    def words(self, sub_queries: int) -> int:
+        return self.passage_words if sub_queries <= 2 else self.passage_words_wide
+
+    def budget(self, sub_queries: int) -> int:
+        return self.budget_tokens + self.budget_tokens_further * max(0, sub_queries - 2)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSettings:
+    """Limits of one rollout. The defaults serve; `for_training` gives those of a trainer."""
+
+    mode: Mode = Mode.PARALLEL
+    top_k: int = 3
+    max_turns: int = 4
+    max_sub_queries: int = 8
+    turn_tokens: int = 500
+    context_tokens: int = 4_096
+    observation: ObservationSettings = ObservationSettings()
+    open_last_answer: bool = True
+    """The last generation starts with `<answer>`, so that there always is one."""
+    refuse_repeats: bool = True
+    """A turn that only repeats sub-queries of this rollout is not searched again."""
+    shrink_context: bool = True
+    """Old observations shrink when the context would overflow; else the rollout ends (a trainer only appends)."""
+
+    @property
+    def searches(self) -> int:
+        return 0 if self.mode is Mode.NO_SEARCH else self.max_turns
+
+    @property
+    def sub_query_limit(self) -> int:
+        return 1 if self.mode is Mode.SEQUENTIAL else self.max_sub_queries
