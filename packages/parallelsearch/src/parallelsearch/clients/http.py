@@ -1,0 +1,71 @@
+"""How every HTTP client of the project is made and how its failures are named."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+
+from parallelsearch.errors import InvalidInput, NotFound, Overloaded, ParallelSearchError, UpstreamUnavailable
+
+CONNECT_TIMEOUT_S = 2.0
+KEEP_ALIVE_S = 30.0
+MAX_DETAIL_CHARACTERS = 300
+_BY_STATUS: dict[int, type[ParallelSearchError]] = {404: NotFound, 422: InvalidInput, 429: Overloaded}
+
+
+def create_client(
+    base_url: str, *, timeout_s: float, connections: int = 512, transport: httpx2.AsyncBaseTransport | None = None
+) -> httpx2.AsyncClient:
+    """One pool for one upstream. `timeout_s` bounds reading an answer; connecting and waiting for a connection have their own."""
+    return httpx2.AsyncClient(
+        base_url=base_url.rstrip("/") + "/",
+        timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
+        limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEEP_ALIVE_S),
+        transport=transport,
+        trust_env=False,
+    )
+
+
+@asynccontextmanager
+async def named(upstream: str) -> AsyncIterator[None]:
+    """Turns what httpx raises into `UpstreamUnavailable`, which says which upstream and what happened."""
+    try:
+        yield
+    except httpx2.TimeoutException as error:
+        raise UpstreamUnavailable(f"The {upstream} did not answer in time.", retry_after_s=2) from error
+    except httpx2.HTTPError as error:
+        reason = str(error) or type(error).__name__
+        raise UpstreamUnavailable(f"The {upstream} cannot be reached: {reason}.", retry_after_s=2) from error
+
+
+def check(response: httpx2.Response, upstream: str) -> httpx2.Response:
+    """The response if it is a success.
+
+    Raises:
+        InvalidInput, NotFound, Overloaded: as the upstream says (422, 404, 429).
+        UpstreamUnavailable: any other status.
+    """
+    if response.is_success:
+        return response
+    kind = _BY_STATUS.get(response.status_code, UpstreamUnavailable)
+    raise kind(f"The {upstream} answered {response.status_code}: {_detail(response)}", retry_after_s=_retry_after(response))
+
+
+def _detail(response: httpx2.Response) -> str:
+    try:
+        body = response.json()
+    except ValueError:
+        return response.text[:MAX_DETAIL_CHARACTERS]
+    detail = body.get("detail") or body.get("error") or body if isinstance(body, dict) else body
+    if isinstance(detail, dict):
+        detail = detail.get("message", detail)
+    return str(detail)[:MAX_DETAIL_CHARACTERS]
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    try:
+        return float(response.headers["retry-after"])
+    except (KeyError, ValueError):
+        return 1.0 if response.status_code in {429, 503} else None

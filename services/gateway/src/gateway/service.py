@@ -1,0 +1,141 @@
+"""Answers a question: turns a request into a rollout, and a rollout that failed into the error the caller should see."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from gateway import metrics
+from gateway.citations import cite
+from gateway.search import CachedSearch
+from gateway.settings import GatewaySettings
+from gateway.upstreams import ConnectedPolicy, Upstreams
+from parallelsearch.errors import (
+    DeadlineExceeded,
+    InvalidInput,
+    Overloaded,
+    ParallelSearchError,
+    RetrievalFailed,
+    UpstreamUnavailable,
+)
+from parallelsearch.rollout.observer import RolloutObserver
+from parallelsearch.rollout.runner import RolloutRequest, run_rollout
+from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
+from parallelsearch.rollout.types import StopReason, Trajectory
+from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
+from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
+
+OWN_MODELS = ("parallelsearch", "parallelsearch-sequential")
+DEFAULT_CONTEXT_TOKENS = 4_096
+DEFAULT_TURN_TOKENS = 500
+
+
+class AnswerService:
+    """One per process. Bounded: beyond `max_in_flight` a request is refused at once."""
+
+    def __init__(self, settings: GatewaySettings, upstreams: Upstreams) -> None:
+        self._settings = settings
+        self._upstreams = upstreams
+        self._search = CachedSearch(upstreams.cache, upstreams.retriever, upstreams.version)
+        self._in_flight = 0
+
+    async def answer(self, request: AnswerRequest, observer: RolloutObserver | None = None) -> TrajectoryModel:
+        """Runs the rollout.
+
+        Raises:
+            InvalidInput: the model or the index is not served here.
+            Overloaded: too many answers are being worked on.
+            RetrievalFailed, UpstreamUnavailable, DeadlineExceeded: the rollout failed; the trajectory so far is in the extensions.
+        """
+        policy = self._upstreams.policy()
+        self._check_names(request, policy)
+        rollout = RolloutRequest(
+            id=uuid.uuid4().hex,
+            question=request.question,
+            settings=self._rollout_settings(request, policy),
+            temperature=request.temperature,
+            seed=request.seed,
+            deadline_s=request.deadline_s,
+        )
+        with self._one_more():
+            search = self._search.with_use(request.cache)
+            trajectory = await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
+        metrics.record(trajectory)
+        wire = trajectory_to_wire(trajectory, cite(trajectory))
+        raise_for_failure(trajectory, wire)
+        return wire
+
+    async def search(self, request: SearchRequest) -> SearchResponse:
+        """The same batch search without a policy; an empty list of queries gives an empty list."""
+        batch = await self._search.with_use(request.cache).search(request.queries, request.top_k)
+        results = [
+            SearchResult(
+                query=result.query,
+                passages=[passage_to_wire(passage) for passage in result.passages],
+                cached=result.cached,
+                failed=result.failed,
+            )
+            for result in batch.results
+        ]
+        return SearchResponse(results=results)
+
+    @contextmanager
+    def _one_more(self) -> Iterator[None]:
+        if self._in_flight >= self._settings.max_in_flight:
+            raise Overloaded(f"All {self._in_flight} places for answers are taken. Try again shortly.", retry_after_s=1)
+        self._in_flight += 1
+        metrics.IN_FLIGHT.set(self._in_flight)
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            metrics.IN_FLIGHT.set(self._in_flight)
+
+    def _check_names(self, request: AnswerRequest, policy: ConnectedPolicy) -> None:
+        served = (*OWN_MODELS, policy.description.identity.model)
+        if request.model is not None and request.model not in served:
+            raise _unknown("model", request.model, served)
+        fingerprint = self._upstreams.version.fingerprint
+        if request.index not in {None, "default", fingerprint}:
+            raise _unknown("index", str(request.index), ("default", fingerprint))
+
+    def _rollout_settings(self, request: AnswerRequest, policy: ConnectedPolicy) -> RolloutSettings:
+        description = policy.description
+        observation = ObservationSettings()
+        layout = self._settings.policy_layout or description.layout
+        if layout is not None:
+            observation = replace(observation, layout=layout)
+        return RolloutSettings(
+            mode=request.mode,
+            top_k=request.top_k,
+            max_turns=request.max_turns,
+            max_sub_queries=request.max_sub_queries,
+            turn_tokens=self._settings.turn_tokens or description.turn_tokens or DEFAULT_TURN_TOKENS,
+            context_tokens=description.context_tokens or DEFAULT_CONTEXT_TOKENS,
+            observation=observation,
+        )
+
+
+def _unknown(field: str, given: str, known: tuple[str, ...]) -> InvalidInput:
+    message = f"{given!r} is not served here; there are: {', '.join(name for name in known if name)}"
+    return InvalidInput(f"{field}: {message}", extensions={"errors": [{"field": field, "message": message}]})
+
+
+FAILURES: dict[StopReason, tuple[type[ParallelSearchError], str]] = {
+    StopReason.RETRIEVAL_FAILED: (RetrievalFailed, "No sub-query could be searched. Is the retriever up?"),
+    StopReason.POLICY_FAILED: (UpstreamUnavailable, "The policy failed."),
+    StopReason.DEADLINE: (DeadlineExceeded, "The deadline passed. Raise deadline_s or ask for fewer turns."),
+}
+
+
+def raise_for_failure(trajectory: Trajectory, wire: TrajectoryModel) -> None:
+    """Raises the error for a rollout that something outside of the policy ended, with the trajectory so far."""
+    if trajectory.stop_reason not in FAILURES:
+        return
+    kind, sentence = FAILURES[trajectory.stop_reason]
+    extensions: dict[str, Any] = {"stop_reason": trajectory.stop_reason.value, "trajectory": wire.model_dump(mode="json")}
+    detail = f"{sentence} {trajectory.detail}".strip()
+    raise kind(detail, retry_after_s=2 if kind.retryable else None, extensions=extensions)

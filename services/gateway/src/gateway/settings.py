@@ -1,0 +1,32 @@
+"""The gateway's settings, from the environment."""
+
+from __future__ import annotations
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from parallelsearch.protocol.observations import Layout
+from servicekit.settings import ServiceSettings
+
+
+class GatewaySettings(ServiceSettings):
+    """Prefix `GATEWAY_`; where the upstreams are goes by names of its own, which other parts of the platform share."""
+
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_")
+
+    port: int = Field(default=8080, ge=1, le=65535)
+    retriever_url: str = Field(default="http://127.0.0.1:8001", validation_alias="RETRIEVER_URL")
+    policy_base_url: str = Field(default="http://127.0.0.1:8002/v1", validation_alias="POLICY_BASE_URL")
+    policy_model: str | None = Field(default=None, validation_alias="POLICY_MODEL")
+    policy_api_key: SecretStr | None = Field(default=None, validation_alias="POLICY_API_KEY")
+    policy_layout: Layout | None = Field(default=None, validation_alias="POLICY_LAYOUT")
+    redis_url: str | None = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
+
+    policy_timeout_s: float = Field(default=120.0, gt=0)
+    retriever_timeout_s: float = Field(default=10.0, gt=0)
+    cache_timeout_s: float = Field(default=0.1, gt=0)
+    cache_ttl_s: int = Field(default=86_400, ge=1)
+    max_in_flight: int = Field(default=512, ge=1)
+    max_body_bytes: int = Field(default=256_000, ge=1_000)
+    upstream_refresh_s: float = Field(default=5.0, gt=0)
+    turn_tokens: int | None = Field(default=None, ge=1)

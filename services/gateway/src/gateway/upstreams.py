@@ -1,0 +1,103 @@
+"""What the gateway knows of its upstreams, kept fresh in the background: which policy and which index answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.cache import SearchCache
+from gateway.search import IndexVersion
+from gateway.settings import GatewaySettings
+from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
+from parallelsearch.clients.retriever import RetrieverClient
+from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
+from servicekit.health import Readiness
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedPolicy:
+    client: PolicyClient
+    description: PolicyDescription
+
+
+class Upstreams:
+    """Policy, retriever and cache. The policy may come up after the gateway: until then answering is refused with 503."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
+        self._settings = settings
+        self._policy_http = PolicyHttp(settings.policy_base_url, timeout_s=settings.policy_timeout_s, api_key=api_key)
+        self.retriever = RetrieverClient(settings.retriever_url, timeout_s=settings.retriever_timeout_s)
+        self.cache = SearchCache(settings.redis_url, ttl_s=settings.cache_ttl_s, timeout_s=settings.cache_timeout_s)
+        self.version = IndexVersion()
+        self._policy: ConnectedPolicy | None = None
+        self._policy_fault = "not asked yet"
+        self._retriever_fault = "not asked yet"
+
+    def policy(self) -> ConnectedPolicy:
+        """The policy that is connected.
+
+        Raises:
+            UpstreamUnavailable: none has answered yet.
+        """
+        if self._policy is None:
+            raise UpstreamUnavailable(f"The policy is not ready: {self._policy_fault}", retry_after_s=5)
+        return self._policy
+
+    async def readiness(self) -> Readiness:
+        checks = {
+            "policy": self._policy_fault or "ok",
+            "retriever": self._retriever_fault or "ok",
+            "cache": "ok" if self.cache.is_up else "down: searches go to the retriever",
+        }
+        if self._policy is None or self._policy_fault or self._retriever_fault:
+            return Readiness("starting" if self._policy is None else "failed", checks)
+        return Readiness("ready" if self.cache.is_up else "degraded", checks)
+
+    @asynccontextmanager
+    async def kept_fresh(self) -> AsyncIterator[None]:
+        """Asks all upstreams now, and again every few seconds until the block ends."""
+        await self._refresh()
+        task = asyncio.create_task(self._refresh_for_ever())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._policy_http.close()
+            await self.retriever.close()
+            await self.cache.close()
+
+    async def _refresh_for_ever(self) -> None:
+        while True:
+            settled = not self._policy_fault and not self._retriever_fault
+            await asyncio.sleep(self._settings.upstream_refresh_s if settled else 0.5)
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        await asyncio.gather(self._ask_policy(), self._ask_retriever(), self.cache.ping())
+
+    async def _ask_retriever(self) -> None:
+        try:
+            index = await self.retriever.index()
+        except ParallelSearchError as error:
+            self._retriever_fault = error.detail
+            return
+        self.version.fingerprint, self._retriever_fault = index.fingerprint, ""
+
+    async def _ask_policy(self) -> None:
+        try:
+            description = await describe_policy(self._policy_http, self._settings.policy_model)
+        except ParallelSearchError as error:
+            self._policy_fault = error.detail
+            return
+        self._policy_fault = ""
+        if self._policy is None or description != self._policy.description:
+            log.info("policy_connected", model=description.identity.model, version=description.identity.version)
+            self._policy = ConnectedPolicy(policy_client(self._policy_http, description), description)
