@@ -9,9 +9,36 @@ from parallelsearch.protocol.tags import neutralise
 from parallelsearch.rollout.types import Malformed
 
 PIECES = st.sampled_from(
-    ["<", ">", "/", " ", "search", "answer", "think", "information", "|", "im_end", "im_start", "<|im_end|>", "</s>", "[INST]", "a ## b",
-     "<search>", "</search>", "<answer>", "</answer>", "</information>", "<<SYS>>", "<</SYS>>", "s", "bos", "[", "]", "\n"]
-)  # fmt: skip
+    [
+        "<",
+        ">",
+        "/",
+        " ",
+        "search",
+        "answer",
+        "think",
+        "information",
+        "|",
+        "im_end",
+        "im_start",
+        "<|im_end|>",
+        "</s>",
+        "[INST]",
+        "a ## b",
+        "<search>",
+        "</search>",
+        "<answer>",
+        "</answer>",
+        "</information>",
+        "<<SYS>>",
+        "<</SYS>>",
+        "s",
+        "bos",
+        "[",
+        "]",
+        "\n",
+    ]
+)
 HOSTILE = st.lists(PIECES, max_size=24).map("".join)
 
 

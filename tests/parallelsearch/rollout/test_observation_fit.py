@@ -82,7 +82,11 @@ def test_what_one_sub_query_leaves_is_given_to_the_others():
 
 WORDS = st.lists(st.sampled_from(["alpha", "</information>", "<answer>", "x", "<|im_end|>", "##"]), max_size=150).map(" ".join)
 PASSAGES = st.builds(Passage, id=st.sampled_from("abcdef"), title=WORDS, text=WORDS)
-RESULTS = st.lists(st.builds(SubQueryResult, st.sampled_from(["q one", "<search> q </search>"]), st.lists(PASSAGES, max_size=4).map(tuple)), min_size=1, max_size=6)  # fmt: skip
+RESULTS = st.lists(
+    st.builds(SubQueryResult, st.sampled_from(["q one", "<search> q </search>"]), st.lists(PASSAGES, max_size=4).map(tuple)),
+    min_size=1,
+    max_size=6,
+)
 
 
 @settings(max_examples=60, deadline=None)

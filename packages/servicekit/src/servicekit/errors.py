@@ -21,6 +21,8 @@ from servicekit.request_id import request_id
 log = structlog.get_logger(__name__)
 
 TYPE_PREFIX = "urn:parallelsearch:problem:"
+UNREADABLE_BODY = "There was an error parsing the body"
+"""What FastAPI says of bytes that are not UTF-8."""
 TITLES = {401: "Unauthorized", 403: "Forbidden", 404: "Not found", 405: "Method not allowed", 413: "Content too large"}
 
 
@@ -79,6 +81,16 @@ def invalid_request(error: RequestValidationError) -> Response:
     )
 
 
+def invalid_body(message: str) -> Response:
+    return problem_response(
+        code="invalid-request",
+        title="Invalid request",
+        status=422,
+        detail=f"body: {message}",
+        extensions={"errors": [{"field": "body", "message": message}]},
+    )
+
+
 def install_handlers(app: FastAPI, base: type[Exception]) -> None:
     """Registers the handlers on `app`; `base` is the service's own base class of errors, each of which is a `Problem`."""
 
@@ -93,6 +105,8 @@ def install_handlers(app: FastAPI, base: type[Exception]) -> None:
 
     async def on_http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if error.status_code == 400 and error.detail == UNREADABLE_BODY:
+            return invalid_body("is not JSON in UTF-8")
         title = TITLES.get(error.status_code, "HTTP error")
         code = title.lower().replace(" ", "-")
         return problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))

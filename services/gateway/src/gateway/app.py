@@ -11,15 +11,16 @@ from gateway.dependencies import State
 from gateway.endpoints import answers
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
-from gateway.upstreams import Upstreams
+from gateway.upstreams import REAL, Transports, Upstreams
 from parallelsearch.errors import ParallelSearchError
 from servicekit.app import create_app as create_service
 
 DESCRIPTION = "Answers questions by decomposing them into sub-queries and searching these in parallel."
 
 
-def create_app(settings: GatewaySettings) -> FastAPI:
-    upstreams = Upstreams(settings)
+def create_app(settings: GatewaySettings, transports: Transports = REAL) -> FastAPI:
+    """The application; `transports` lets tests stand in for policy and retriever."""
+    upstreams = Upstreams(settings, transports)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import httpx2
 import structlog
 
 from gateway.cache import SearchCache
@@ -26,14 +27,29 @@ class ConnectedPolicy:
     description: PolicyDescription
 
 
+@dataclass(frozen=True, slots=True)
+class Transports:
+    """How upstreams are reached; None is the network. The seam of the tests."""
+
+    policy: httpx2.AsyncBaseTransport | None = None
+    retriever: httpx2.AsyncBaseTransport | None = None
+
+
+REAL = Transports()
+
+
 class Upstreams:
     """Policy, retriever and cache. The policy may come up after the gateway: until then answering is refused with 503."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, transports: Transports = REAL) -> None:
         api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
         self._settings = settings
-        self._policy_http = PolicyHttp(settings.policy_base_url, timeout_s=settings.policy_timeout_s, api_key=api_key)
-        self.retriever = RetrieverClient(settings.retriever_url, timeout_s=settings.retriever_timeout_s)
+        self._policy_http = PolicyHttp(
+            settings.policy_base_url, timeout_s=settings.policy_timeout_s, api_key=api_key, transport=transports.policy
+        )
+        self.retriever = RetrieverClient(
+            settings.retriever_url, timeout_s=settings.retriever_timeout_s, transport=transports.retriever
+        )
         self.cache = SearchCache(settings.redis_url, ttl_s=settings.cache_ttl_s, timeout_s=settings.cache_timeout_s)
         self.version = IndexVersion()
         self._policy: ConnectedPolicy | None = None

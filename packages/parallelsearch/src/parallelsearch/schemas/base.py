@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class WireModel(BaseModel):
@@ -13,9 +16,12 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
-def without_nul(text: str) -> str:
+def clean(text: str) -> str:
+    """The text, if it can be stored and sent on: no NUL, no lone surrogates (which JSON can spell and UTF-8 cannot)."""
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
+    if _SURROGATE.search(text):
+        raise ValueError("must be valid Unicode: it contains lone surrogates")
     return text
 
 
@@ -25,5 +31,5 @@ def not_blank(text: str) -> str:
     return text
 
 
-CleanText = Annotated[str, AfterValidator(without_nul)]
-NonBlankText = Annotated[str, AfterValidator(without_nul), AfterValidator(not_blank)]
+CleanText = Annotated[str, AfterValidator(clean)]
+NonBlankText = Annotated[str, AfterValidator(clean), AfterValidator(not_blank)]

