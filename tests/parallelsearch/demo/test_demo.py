@@ -162,7 +162,8 @@ def test_a_chain_names_what_it_found(q):
 
 
 MIN = re.compile(
-    r"born first|born earlier|older|oldest|died first|came out first|released first|released earlier|first, |earlier|earliest|came first|opened first|shortest|lowest|smallest",
+    r"born first|born earlier|older|oldest|died first|came out first|released first|released earlier|first, "
+    r"|earlier|earliest|came first|opened first|shortest|lowest|smallest",
     re.I,
 )
 MAX = re.compile(

@@ -1,0 +1,117 @@
+import json
+
+import pytest
+from fastapi import Depends, FastAPI, Request
+from fastapi.testclient import TestClient
+from pydantic import BaseModel, SecretStr
+
+from parallelsearch.errors import InvalidInput, Overloaded, ParallelSearchError
+from servicekit.app import create_app
+from servicekit.auth import require_admin
+from servicekit.health import Readiness
+
+
+class Body(BaseModel):
+    name: str
+
+
+@pytest.fixture
+def client():
+    async def ready() -> Readiness:
+        return Readiness("starting", {"index": "loading"})
+
+    app: FastAPI = create_app("test", errors=ParallelSearchError, ready=ready, max_body_bytes=100)
+
+    @app.post("/echo")
+    async def echo(body: Body) -> str:
+        return body.name
+
+    @app.get("/overloaded")
+    async def overloaded() -> None:
+        raise Overloaded("The queue is full.", retry_after_s=0.2, extensions={"queue": 7})
+
+    @app.get("/bad")
+    async def bad() -> None:
+        raise InvalidInput("index: no such index")
+
+    @app.get("/bug")
+    async def bug() -> None:
+        raise KeyError("secret words")
+
+    def admin(request: Request) -> None:
+        require_admin(request, SecretStr("s3cret"))
+
+    @app.post("/admin", dependencies=[Depends(admin)])
+    async def administer() -> str:
+        return "done"
+
+    return TestClient(app)
+
+
+def test_own_errors_are_problems_with_stable_type_and_retry_after(client):
+    response = client.get("/overloaded", headers={"x-request-id": "mine"})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json() == {
+        "type": "urn:parallelsearch:problem:overloaded",
+        "title": "Overloaded",
+        "status": 503,
+        "detail": "The queue is full.",
+        "request_id": "mine",
+        "queue": 7,
+    }
+
+
+def test_an_unexpected_error_is_a_500_problem_without_its_words(client):
+    response = client.get("/bug")
+    assert response.status_code == 500
+    assert "secret words" not in response.text
+    assert response.json()["request_id"] == response.headers["x-request-id"]
+
+
+def test_validation_names_the_field(client):
+    assert client.post("/echo", json={"name": 3}).json()["errors"][0]["field"] == "name"
+    assert client.post("/echo", content=b"{", headers={"content-type": "application/json"}).json()["errors"][0]["field"] == "body"
+
+
+def test_a_body_over_the_limit_is_413_with_and_without_content_length(client):
+    big = json.dumps({"name": "x" * 200}).encode()
+    assert client.post("/echo", content=big).status_code == 413
+    assert client.post("/echo", content=iter([big[:50], big[50:]])).status_code == 413
+
+
+@pytest.mark.parametrize("given", ["", "with space", "x" * 65, "<script>"])
+def test_a_strange_request_id_is_replaced(client, given):
+    assert client.get("/bad", headers={"x-request-id": given}).headers["x-request-id"] != given
+
+
+def test_unknown_routes_and_methods_are_problems(client):
+    assert client.get("/nope").json()["type"].endswith("not-found")
+    assert client.get("/echo").json()["status"] == 405
+
+
+def test_health_and_readiness_differ(client):
+    assert client.get("/healthz").status_code == 200
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()) == (503, {"status": "starting", "checks": {"index": "loading"}})
+
+
+def test_metrics_count_requests_by_route_and_not_by_path(client):
+    client.get("/bad")
+    client.get("/no/such/1")
+    text = client.get("/metrics").text
+    assert 'parallelsearch_http_requests_total{method="GET",path="/bad",status="422"}' in text
+    assert "/no/such/1" not in text
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Basic s3cret"}, 401),
+        ({"authorization": "Bearer s3cret"}, 200),
+    ],
+)
+def test_admin_routes_need_the_token(client, header, status):
+    assert client.post("/admin", headers=header).status_code == status
