@@ -1,0 +1,240 @@
+"""The trainer's contract: what a training run is to do, and what the trainer says about it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt, TypeAdapter, model_validator
+
+from parallelsearch.protocol.observations import Layout
+from parallelsearch.reward.scoring import Preset
+from parallelsearch.rollout.types import Mode
+from parallelsearch.schemas.base import NonBlankText, WireModel
+
+Place = Annotated[NonBlankText, Field(max_length=1_024)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Positive = Annotated[StrictInt, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Algorithm(StrEnum):
+    GRPO = "grpo"
+    PPO = "ppo"
+    REINFORCE_BASELINE = "reinforce_baseline"
+
+
+class LauncherName(StrEnum):
+    LOCAL = "local"
+    RAY = "ray"
+    KUBERNETES = "kubernetes"
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in {RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}
+
+
+class WeightsSpec(WireModel):
+    """λd, α, λs and the format weight of the reward."""
+
+    decomposition: float = Field(default=0.15, ge=0)
+    alpha: float = Field(default=3.0, ge=0)
+    search_count: float = Field(default=0.35, ge=0)
+    format: Fraction = 0.1
+
+
+class RewardSpec(WireModel):
+    preset: Preset = Preset.STRICT
+    weights: WeightsSpec = WeightsSpec()
+    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = Field(
+        default=None, description="A reward of your own, `package.module:function` (parallelsearch.reward.scoring.RewardFunction)."
+    )
+
+
+class RolloutSpec(WireModel):
+    """Limits of a rollout. `context_tokens` bounds prompt, turns and observations together."""
+
+    mode: Literal[Mode.PARALLEL, Mode.SEQUENTIAL] = Mode.PARALLEL
+    layout: Layout = Layout.LABELLED
+    top_k: StrictInt = Field(default=3, ge=1, le=20)
+    max_turns: StrictInt = Field(default=4, ge=1, le=16)
+    max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
+    turn_tokens: StrictInt = Field(default=500, ge=8)
+    context_tokens: StrictInt = Field(default=4_096, ge=256)
+    temperature: float = Field(default=1.0, gt=0.0, le=2.0)
+    concurrency: StrictInt = Field(default=64, ge=1, description="Searches in flight at most, per worker.")
+
+    @model_validator(mode="after")
+    def _a_turn_fits(self) -> RolloutSpec:
+        if self.turn_tokens >= self.context_tokens:
+            raise ValueError("turn_tokens must be smaller than context_tokens")
+        return self
+
+
+class LoraSpec(WireModel):
+    rank: Positive = 24
+    alpha: Positive = 48
+
+
+class ResourcesSpec(WireModel):
+    """GPUs, and how they are used. Colocated, policy, reference and vLLM share every GPU."""
+
+    nodes: StrictInt = Field(default=1, ge=1, le=64)
+    gpus_per_node: StrictInt = Field(default=1, ge=1, le=8)
+    vllm_memory: Fraction = 0.5
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    zero_stage: Literal[0, 1, 2, 3] = 2
+
+
+class EvaluationSpec(WireModel):
+    data: Place | None = None
+    every_steps: Positive = 20
+    samples: Positive = 1
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+
+
+class CheckpointSpec(WireModel):
+    every_steps: Positive = 20
+    keep: Positive = 3
+    resume: StrictBool = False
+
+
+class HealthSpec(WireModel):
+    """What happens at a failure signature (see docs/training.md): flagged in the run, or the run stopped."""
+
+    action: Literal["flag", "stop"] = "flag"
+    window_steps: Positive = 10
+    max_kl: float = Field(default=1.0, gt=0)
+    max_length_growth: float = Field(default=3.0, gt=1)
+    max_reward_drop: float = Field(default=0.5, gt=0)
+
+
+class _RunSpec(WireModel):
+    """What every kind of run says."""
+
+    name: Name
+    model: Place
+    data: Place
+    seed: StrictInt = Field(default=42, ge=0, le=2**31 - 1)
+    launcher: LauncherName = LauncherName.LOCAL
+    resources: ResourcesSpec = ResourcesSpec()
+    checkpoints: CheckpointSpec = CheckpointSpec()
+    lora: LoraSpec | None = None
+    wandb_project: Name | None = Field(default=None, description="Logs to W&B too; the key is the trainer's own secret.")
+
+
+class ReinforcementSpec(_RunSpec):
+    """Reinforcement learning. A step is `prompts_per_step` questions with `samples_per_prompt` rollouts each and one update."""
+
+    kind: Literal["reinforcement"] = "reinforcement"
+    algorithm: Algorithm = Algorithm.GRPO
+    steps: StrictInt = Field(default=100, ge=1, le=100_000)
+    prompts_per_step: Positive = 16
+    samples_per_prompt: Positive = 4
+    micro_batch: Positive = 4
+    learning_rate: float = Field(default=1e-6, gt=0, lt=1)
+    critic_learning_rate: float = Field(default=1e-5, gt=0, lt=1)
+    kl_coefficient: float = Field(default=0.001, ge=0, le=10)
+    importance_correction: StrictBool = False
+    reward: RewardSpec = RewardSpec()
+    rollout: RolloutSpec = RolloutSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    health: HealthSpec = HealthSpec()
+    retriever_url: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=512)] | None = Field(
+        default=None, description="As every node reaches it; the trainer's own setting if left out."
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> ReinforcementSpec:
+        if self.algorithm is not Algorithm.PPO and self.samples_per_prompt < 2:
+            raise ValueError(f"{self.algorithm} compares rollouts of one question: samples_per_prompt must be at least 2")
+        rollouts, gpus = self.prompts_per_step * self.samples_per_prompt, self.resources.nodes * self.resources.gpus_per_node
+        if rollouts % (self.micro_batch * gpus):
+            raise ValueError(f"{rollouts} rollouts a step cannot be shared out to {gpus} GPUs in micro batches of {self.micro_batch}")
+        return self
+
+
+class SupervisedSpec(_RunSpec):
+    """A cold start: supervised learning from trajectories (`data` is made by `trainer prepare-data`)."""
+
+    kind: Literal["supervised"] = "supervised"
+    epochs: StrictInt = Field(default=1, ge=1, le=100)
+    batch: Positive = 64
+    micro_batch: Positive = 8
+    max_tokens: StrictInt = Field(default=3_072, ge=64)
+    learning_rate: float = Field(default=2e-4, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _possible(self) -> SupervisedSpec:
+        gpus = self.resources.nodes * self.resources.gpus_per_node
+        if self.batch % (self.micro_batch * gpus):
+            raise ValueError(f"a batch of {self.batch} cannot be shared out to {gpus} GPUs in micro batches of {self.micro_batch}")
+        return self
+
+
+TrainingRunSpec = Annotated[ReinforcementSpec | SupervisedSpec, Field(discriminator="kind")]
+SPEC: TypeAdapter[ReinforcementSpec | SupervisedSpec] = TypeAdapter(TrainingRunSpec)
+
+
+class TrainingRun(WireModel):
+    """`detail` says why a run is where it is; a failed one carries the last lines of its log, a sick one its `flags`."""
+
+    id: str
+    state: RunState
+    spec: TrainingRunSpec
+    created_at: str
+    started_at: str = ""
+    finished_at: str = ""
+    detail: str = ""
+    last_log_lines: list[str] = []
+    flags: list[str] = []
+
+
+class TrainingRunList(WireModel):
+    runs: list[TrainingRun]
+
+
+class DryRun(WireModel):
+    """What would be started, and where: nothing was."""
+
+    command: list[str]
+    environment: dict[str, str]
+    shell: str
+
+
+class StepMetrics(WireModel):
+    step: int
+    values: dict[str, float]
+
+
+class TrainingMetrics(WireModel):
+    """Means over each step's rollouts; names as in docs/training.md, those by kind as `exact_match/parallel`."""
+
+    steps: list[StepMetrics]
+
+
+class Checkpoint(WireModel):
+    step: int
+    path: str
+    bytes: int
+    created_at: str
+
+
+class CheckpointList(WireModel):
+    checkpoints: list[Checkpoint]
+
+
+class Promotion(WireModel):
+    """The checkpoint that the policy service serves now, and the version it gave it."""
+
+    step: int
+    path: str
+    version: str

@@ -1,0 +1,78 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from parallelsearch.cli.reward import reward
+
+TEXT = "<think> t </think> <search> a ## </search>"
+LINE = {
+    "id": "one",
+    "question": "Who?",
+    "mode": "parallel",
+    "answer": "Monet",
+    "stop_reason": "answered",
+    "kind": "parallel",
+    "golden_answers": ["Monet"],
+    "turns": [
+        {"index": 0, "action": {"type": "search", "queries": ["a"], "dropped": 0}, "text": TEXT},
+        {"index": 1, "action": {"type": "answer", "text": "Monet"}, "text": "<think> t </think> <answer> Monet </answer>"},
+    ],
+}
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer()
+    app.command()(reward)
+    runner = CliRunner()
+    return lambda *arguments, stdin=None: runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def write(path, *lines):
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+def test_breakdowns_come_one_a_line_and_in_order(run, tmp_path):
+    path = write(tmp_path / "t.jsonl", LINE, "", {**LINE, "id": "two", "golden_answers": ["Pissarro"]})
+    result = run(path, "--preset", "paper")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert [row["id"] for row in rows] == ["one", "two"]
+    assert rows[0]["reward"] == pytest.approx(1.8)
+    assert sum(rows[1]["terms"].values()) == pytest.approx(rows[1]["reward"]) == pytest.approx(0.9)
+
+
+def test_strict_is_the_default_and_stdin_is_read(run):
+    result = run(stdin=json.dumps(LINE))
+
+    assert json.loads(result.stdout)["reward"] == pytest.approx(1.35)
+
+
+def test_weights_can_be_set(run):
+    result = run("--decomposition", 0, "--search-count", 0, stdin=json.dumps(LINE))
+
+    assert json.loads(result.stdout)["reward"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [("{", "JSON"), ({**LINE, "kind": "odd"}, "kind"), ({**LINE, "golden_answers": []}, "golden_answers"), ({**LINE, "x": 1}, "x")],
+)
+def test_a_broken_line_is_named_with_file_and_line_after_those_before_it(run, tmp_path, broken, message):
+    path = write(tmp_path / "t.jsonl", LINE, broken, LINE)
+    result = run(path)
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 1
+    assert f"{path}:2: " in result.stderr
+    assert message in result.stderr
+
+
+def test_a_missing_file_is_named(run, tmp_path):
+    result = run(tmp_path / "none.jsonl")
+
+    assert result.exit_code == 1
+    assert "none.jsonl" in result.stderr
