@@ -18,6 +18,7 @@ class Answer:
 
     ready: bool
     detail: str = ""
+    degraded: bool = False
 
 
 def ask(probe: Probe) -> Answer:
@@ -32,7 +33,8 @@ def ask_http(url: str) -> Answer:
         return Answer(False, "not listening yet")
     except httpx2.HTTPError as error:
         return Answer(False, f"no answer ({type(error).__name__})")
-    return Answer(response.status_code == 200, describe(response))
+    detail = describe(response)
+    return Answer(response.status_code == 200, detail, detail.startswith("degraded"))
 
 
 def describe(response: httpx2.Response) -> str:
