@@ -2,12 +2,13 @@
 
 usage: python3 requirements/install.py light|engine-cpu|dev
 
-pip's own settings (index, extra indexes, find-links, certificates) are read from pip and handed to uv, which reads none.
-A list that is installed already costs a hash of its file. Every step says what it does, and no step is silent for long.
+pip's own settings are honoured (see pip_settings.py). A list that is installed already costs a hash of its file.
+Every step says what it does, and no step is silent for long. An interrupted run is resumed by the next one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,15 +16,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlparse
+
+import pip_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "requirements"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+SUPPORTED = {(3, 11), (3, 12)}
 DISK_NEEDED_GB = {"light": 1, "engine-cpu": 6, "dev": 6}
+HELD_BY = {"light": ("dev", "engine-cpu", "light"), "engine-cpu": ("dev", "engine-cpu"), "dev": ("dev",)}
+"""A longer list holds the shorter ones."""
 
 
 def say(text: str) -> None:
@@ -52,66 +59,72 @@ def run(title: str, command: list[str], env: dict[str, str] | None = None) -> No
         stop(f"{title}: failed with exit code {code}; its own words stand above. Run the same command again to resume.")
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """One setup at a time in this tree: a second one waits, then finds everything done."""
+    folder = os.open(LISTS, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another setup is at work in this folder; waiting for it")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 def check_host(name: str) -> None:
-    if sys.version_info[:2] not in {(3, 11), (3, 12)}:
+    if sys.version_info[:2] not in SUPPORTED:
         version = ".".join(map(str, sys.version_info[:3]))
         stop(f"Python 3.11 or 3.12 is needed, this is {version}. Say which to use with: make PYTHON=python3.11 …")
     free_gb = shutil.disk_usage(ROOT).free / 1e9
-    if not PYTHON.exists() and free_gb < DISK_NEEDED_GB[name]:
+    if free_gb < DISK_NEEDED_GB[name]:
         stop(f"{DISK_NEEDED_GB[name]} GB of free disk are needed below {ROOT}, {free_gb:.1f} GB are there.")
 
 
-def make_venv() -> None:
-    if PYTHON.exists():
-        return
+def venv_version(venv: Path) -> tuple[int, int] | None:
+    """The Python version of an environment that is whole (interpreter and pip are there), else None."""
+    if not (venv / "bin" / "python").exists():
+        return None
+    for record in venv.glob("lib/python3.*/site-packages/pip-*.dist-info/RECORD"):
+        major, _, minor = record.parts[-4].removeprefix("python").partition(".")
+        return int(major), int(minor)
+    return None
+
+
+def make_venv() -> tuple[int, int]:
+    """Makes the environment unless a usable one is there, and gives its Python version."""
+    found = venv_version(VENV)
+    if found in SUPPORTED:
+        return found
+    if VENV.exists():
+        say("the .venv that is there is incomplete or of another Python; making it anew")
     run("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
+    return sys.version_info[:2]
 
 
-def pip_settings() -> dict[str, list[str]]:
-    """pip's index, extra indexes, find-links and certificate as it sees them itself (files and environment).
-
-    The environment goes over the files, as in pip.
-    """
-    listing = subprocess.run([str(PYTHON), "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
-    found: dict[str, list[str]] = {}
-    for line in sorted(listing.stdout.splitlines(), key=lambda line: line.startswith(":env:")):
-        key, _, value = line.partition("=")
-        found[key.rpartition(".")[2]] = value.strip().strip("'\"").replace("\\n", " ").split()
-    return found
+def fetch_uv() -> Path:
+    uv = VENV / "bin" / "uv"
+    if not uv.exists():
+        # Settings that send packages elsewhere make no sense inside an environment, and pip refuses them there.
+        elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"}
+        env = {name: value for name, value in os.environ.items() if name not in elsewhere} | {"PIP_USER": "0"}
+        pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run("fetching the installer (uv)", [*pip, "--require-hashes", "-r", str(LISTS / "bootstrap.txt")], env)
+    return uv
 
 
-def is_there(location: str) -> bool:
-    """A remote location is believed; a folder must exist, else uv refuses where pip only warns."""
-    url = urlparse(location)
-    return url.scheme not in {"", "file"} or Path(url.path).exists()
+def torch_source(pip: list[str], env: dict[str, str]) -> list[str]:
+    """Nothing where pip's own sources have the CPU build of torch, else PyTorch's CPU index on top of them."""
+    dry = subprocess.run(
+        [*pip, "--dry-run", "-r", str(LISTS / "torch-cpu.txt")], cwd=ROOT, env=env, capture_output=True, check=False
+    )
+    return [] if dry.returncode == 0 or env.get("UV_NO_INDEX") else ["--extra-index-url", PYTORCH_CPU_INDEX]
 
 
-def uv_environment(settings: dict[str, list[str]]) -> dict[str, str]:
-    env = dict(os.environ)
-    names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
-    for ours, theirs in names.items():
-        usable = [location for location in settings.get(ours, []) if is_there(location)]
-        if usable and theirs not in env:
-            env[theirs] = (" " if theirs == "UV_INDEX" else ",").join(usable)
-    if settings.get("cert"):
-        env.setdefault("SSL_CERT_FILE", settings["cert"][0])
-    env.update(VIRTUAL_ENV=str(VENV), UV_INDEX_STRATEGY="unsafe-best-match", UV_LINK_MODE=env.get("UV_LINK_MODE", "hardlink"))
-    env.pop("PYTHONDONTWRITEBYTECODE", None)
-    return env
-
-
-def torch_source(settings: dict[str, list[str]]) -> list[str]:
-    """The CPU build of torch: out of pip's find-links where it lies there for this Python, else PyTorch's CPU index."""
-    tag = f"cp3{sys.version_info[1]}"
-    for location in settings.get("find-links", []):
-        folder = Path(urlparse(location).path)
-        if folder.is_dir() and any(folder.glob(f"torch-*+cpu-{tag}-*.whl")):
-            return []
-    return ["--extra-index-url", PYTORCH_CPU_INDEX]
-
-
-def digest(*paths: Path) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()
+def digest(*paths: Path, root: str = "") -> str:
+    return hashlib.sha256(root.encode() + b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()
 
 
 def list_state(name: str) -> str:
@@ -122,34 +135,32 @@ def is_installed(stamp: Path, state: str) -> bool:
     return stamp.exists() and stamp.read_text() == state
 
 
+def install_list(name: str, uv: Path, env: dict[str, str]) -> None:
+    pip = [str(uv), "pip", "install", "--no-deps", "--quiet", "--compile-bytecode"]
+    if name != "light":
+        torch = torch_source(pip, env)
+        run("installing torch for CPU", [*pip, *torch, "-r", str(LISTS / "torch-cpu.txt")], env)
+    pins = (LISTS / f"{name}.txt").read_text().count("==")
+    run(f"installing {pins} pinned packages ({name}.txt)", [*pip, "--require-hashes", "-r", str(LISTS / f"{name}.txt")], env)
+    (VENV / f".{name}.sha256").write_text(list_state(name))
+
+
 def install(name: str) -> None:
-    check_host(name)
     projects = sorted(path for path in ROOT.glob("*/*/pyproject.toml") if path.parts[-3] in {"packages", "services"})
-    packages_state = digest(*projects, LISTS / "bootstrap.txt")
-    # A longer list holds the shorter ones.
-    held_by = {"light": ["dev", "engine-cpu", "light"], "engine-cpu": ["dev", "engine-cpu"], "dev": ["dev"]}[name]
-    lists_there = any(
-        is_installed(VENV / f".{held}.sha256", digest(LISTS / f"{held}.txt", LISTS / "torch-cpu.txt")) for held in held_by
-    )
-    packages_there = is_installed(VENV / ".packages.sha256", packages_state)
-    if PYTHON.exists() and lists_there and packages_there:
+    # The place counts too: an environment that was moved or copied points at the old one.
+    packages_state = digest(*projects, LISTS / "bootstrap.txt", root=str(ROOT))
+    whole = venv_version(VENV) in SUPPORTED
+    list_there = whole and any(is_installed(VENV / f".{held}.sha256", list_state(held)) for held in HELD_BY[name])
+    packages_there = whole and is_installed(VENV / ".packages.sha256", packages_state)
+    if list_there and packages_there:
         return
+    if not list_there:
+        check_host(name)
     make_venv()
-    uv = VENV / "bin" / "uv"
-    if not uv.exists():
-        pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run("fetching the installer (uv)", [*pip, "--require-hashes", "-r", str(LISTS / "bootstrap.txt")])
-    settings = pip_settings()
-    env = uv_environment(settings)
-    if not lists_there:
-        pip = [str(uv), "pip", "install", "--no-deps", "--quiet", "--compile-bytecode"]
-        pins = (LISTS / f"{name}.txt").read_text().count("==")
-        if name != "light":
-            torch = [*pip, *torch_source(settings), "-r", str(LISTS / "torch-cpu.txt")]
-            run("installing torch for CPU", torch, env)
-        command = [*pip, "--require-hashes", "-r", str(LISTS / f"{name}.txt")]
-        run(f"installing {pins} pinned packages ({name}.txt)", command, env)
-        (VENV / f".{name}.sha256").write_text(list_state(name))
+    uv = fetch_uv()
+    env = pip_settings.uv_environment(pip_settings.read(PYTHON), dict(os.environ), VENV)
+    if not list_there:
+        install_list(name, uv, env)
     editable = [part for path in projects for part in ("--editable", str(path.parent))]
     run("installing the project itself", [str(uv), "pip", "install", "--quiet", "--no-deps", *editable], env)
     (VENV / ".packages.sha256").write_text(packages_state)
@@ -159,4 +170,8 @@ def install(name: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in DISK_NEEDED_GB:
         stop("usage: python3 requirements/install.py light|engine-cpu|dev")
-    install(sys.argv[1])
+    try:
+        with alone():
+            install(sys.argv[1])
+    except KeyboardInterrupt:
+        stop("interrupted. Run the same command again to resume.")

@@ -1,0 +1,101 @@
+"""The client of the gateway: answers and searches over its public API."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from parallelsearch.clients.http import create_client, named
+from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
+from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
+
+M = TypeVar("M", bound=BaseModel)
+NAME = "gateway"
+MARGIN_S = 30.0
+"""What the gateway may take beyond the deadline of an answer."""
+SEARCH_TIMEOUT_S = 60.0
+
+
+class GatewayUnreachable(UpstreamUnavailable):
+    """Nobody listens at the gateway's address."""
+
+    code, title = "gateway-unreachable", "Gateway unreachable"
+
+
+class GatewayProblem(ParallelSearchError):
+    """The gateway refused or failed, in its own words. `trajectory` is how far a failed rollout came, if it did."""
+
+    code, title = "gateway-problem", "The gateway reports a problem"
+
+    def __init__(self, answered: int, body: dict[str, Any], retry_after_s: float | None = None) -> None:
+        super().__init__(str(body.get("detail") or body.get("title") or f"HTTP {answered}"), retry_after_s=retry_after_s)
+        self.answered = answered
+        self.body = body
+        self.request_id = str(body.get("request_id", ""))
+
+    @property
+    def trajectory(self) -> TrajectoryModel | None:
+        try:
+            return TrajectoryModel.model_validate(self.body["trajectory"])
+        except (KeyError, ValidationError):
+            return None
+
+
+class GatewayClient:
+    """Talks to one gateway; `api_key` goes along as a bearer token where one is given."""
+
+    def __init__(self, base_url: str, *, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        self._url = base_url
+        self._http = create_client(base_url, timeout_s=SEARCH_TIMEOUT_S, transport=transport)
+        self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def answer(self, request: AnswerRequest) -> TrajectoryModel:
+        """Answers a question.
+
+        Raises:
+            GatewayUnreachable: nobody listens there.
+            GatewayProblem: the gateway refused the request, or the rollout failed.
+            UpstreamUnavailable: the answer did not come in time or cannot be understood.
+        """
+        return await self._post("v1/answers", request, TrajectoryModel, request.deadline_s + MARGIN_S)
+
+    async def search(self, request: SearchRequest) -> SearchResponse:
+        """Searches all queries at once; raises as `answer` does."""
+        return await self._post("v1/search", request, SearchResponse, SEARCH_TIMEOUT_S)
+
+    async def _post(self, path: str, body: BaseModel, answer: type[M], timeout_s: float) -> M:
+        async with named(NAME):
+            try:
+                content = body.model_dump_json(exclude_unset=True)
+                response = await self._http.post(path, content=content, headers=self._headers, timeout=timeout_s)
+            except httpx2.ConnectError as error:
+                raise GatewayUnreachable(f"Nobody answers at {self._url}.") from error
+        if not response.is_success:
+            raise problem(response)
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as error:
+            raise UpstreamUnavailable(f"The answer of {self._url}/{path} is not in the form of this release.") from error
+
+
+def problem(response: httpx2.Response) -> GatewayProblem:
+    """The problem+json that the gateway answered, or what can be made of another body."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = {}
+    if not isinstance(body, dict):
+        body = {}
+    fallback = {"detail": f"{response.request.url} answered {response.status_code} {response.reason_phrase}.".strip()}
+    request_id = {"request_id": response.headers.get("x-request-id", "")}
+    return GatewayProblem(response.status_code, fallback | request_id | body, _retry_after_s(response))
+
+
+def _retry_after_s(response: httpx2.Response) -> float | None:
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isdecimal() else None

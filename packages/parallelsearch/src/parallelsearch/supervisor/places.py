@@ -1,0 +1,88 @@
+"""Where the platform keeps its state on this machine: logs, process records, the demo index, the admin token."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_SOCKET_PATH_BYTES = 107
+"""What the kernel takes as the path of a unix socket."""
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """The folders and files below one root; nothing is made before `make`."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def snapshot(self) -> Path:
+        return self.run / "platform.json"
+
+    @property
+    def plan(self) -> Path:
+        return self.run / "plan.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.run / "lock"
+
+    @property
+    def valkey_socket(self) -> Path:
+        return self.run / "valkey.sock"
+
+    @property
+    def demo_index(self) -> Path:
+        return self.root / "index" / "demo"
+
+    @property
+    def admin_token(self) -> Path:
+        return self.root / "admin-token"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def make(self) -> None:
+        for folder in (self.root, self.logs, self.run, self.demo_index.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def read_admin_token(self) -> str:
+        """The token of this installation, made on first use and readable by its owner alone."""
+        try:
+            handle = os.open(self.admin_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return self.admin_token.read_text().strip()
+        with os.fdopen(handle, "w") as file:
+            file.write(token := secrets.token_urlsafe(32))
+        return token
+
+
+def is_project_root(folder: Path) -> bool:
+    return (folder / "packages" / "parallelsearch" / "pyproject.toml").is_file()
+
+
+def state_folder(environ: Mapping[str, str], here: Path) -> StateFolder:
+    """`PARALLELSEARCH_STATE_DIR`, else `.state` of the project when called at its root, else a folder of the user."""
+    if chosen := environ.get("PARALLELSEARCH_STATE_DIR"):
+        return StateFolder((here / Path(chosen).expanduser()).resolve())
+    if is_project_root(here):
+        return StateFolder(here.resolve() / ".state")
+    return StateFolder(Path.home() / ".local" / "state" / "parallelsearch")
+
+
+def cache_folder(environ: Mapping[str, str], here: Path) -> Path:
+    """Where prepared models lie, shared by all state folders of a user."""
+    if chosen := environ.get("PARALLELSEARCH_CACHE_DIR"):
+        return (here / Path(chosen).expanduser()).resolve()
+    return Path.home() / ".cache" / "parallelsearch"

@@ -1,0 +1,48 @@
+"""The plan of the platform: which processes run with which variables, from the settings alone.
+
+The policy takes longest to start, so that it goes first, and the demo index is built meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from parallelsearch.supervisor import valkey
+from parallelsearch.supervisor.demo_index import build_step
+from parallelsearch.supervisor.settings import PlatformSettings
+from parallelsearch.supervisor.steps import Plan, Probe, ProbeKind, Step
+
+
+def service(settings: PlatformSettings, name: str, after: tuple[str, ...] = ()) -> Step:
+    url = settings.endpoints[name].url
+    return Step(name, (sys.executable, "-m", name), after, Probe(ProbeKind.HTTP, f"{url}/readyz"), url=url)
+
+
+def shared_environment(settings: PlatformSettings) -> dict[str, str]:
+    """What every service is told: where each listens, where its upstreams are, and where things lie."""
+    env: dict[str, str] = {}
+    for name, endpoint in settings.endpoints.items():
+        env |= {f"{name.upper()}_HOST": endpoint.host, f"{name.upper()}_PORT": str(endpoint.port)}
+    return env | {
+        "RETRIEVER_URL": settings.endpoints["retriever"].url,
+        "TRAINER_URL": settings.endpoints["trainer"].url,
+        "POLICY_BASE_URL": settings.policy_base_url or f"{settings.endpoints['policy'].url}/v1",
+        "REDIS_URL": valkey.redis_url(settings),
+        "RETRIEVER_INDEX": settings.index or str(settings.state.demo_index),
+        "PARALLELSEARCH_STATE_DIR": str(settings.state.root),
+        "PARALLELSEARCH_CACHE_DIR": str(settings.cache),
+    }
+
+
+def make_plan(settings: PlatformSettings, *, build_index: bool) -> Plan:
+    """The steps that are needed: no policy or Valkey of its own where another is given, no build where the index is there."""
+    steps = []
+    if not settings.redis_url:
+        steps.append(valkey.step(settings))
+    if not settings.policy_base_url:
+        steps.append(service(settings, "policy"))
+    if build_index:
+        steps.append(build_step(settings.state.demo_index))
+    steps.append(service(settings, "retriever", after=("index",) if build_index else ()))
+    steps += [service(settings, "trainer"), service(settings, "gateway")]
+    return Plan(tuple(steps), settings.gateway_url, shared_environment(settings))
