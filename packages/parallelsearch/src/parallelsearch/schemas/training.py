@@ -158,7 +158,7 @@ class ReinforcementSpec(_RunSpec):
             raise ValueError(f"{self.algorithm} compares rollouts of one question: samples_per_prompt must be at least 2")
         rollouts, gpus = self.prompts_per_step * self.samples_per_prompt, self.resources.nodes * self.resources.gpus_per_node
         if rollouts % (self.micro_batch * gpus):
-            raise ValueError(f"{rollouts} rollouts a step cannot be shared out to {gpus} GPUs in micro batches of {self.micro_batch}")
+            raise ValueError(f"{rollouts} rollouts a step do not divide by {gpus} GPUs times a micro batch of {self.micro_batch}")
         return self
 
 
@@ -176,7 +176,7 @@ class SupervisedSpec(_RunSpec):
     def _possible(self) -> SupervisedSpec:
         gpus = self.resources.nodes * self.resources.gpus_per_node
         if self.batch % (self.micro_batch * gpus):
-            raise ValueError(f"a batch of {self.batch} cannot be shared out to {gpus} GPUs in micro batches of {self.micro_batch}")
+            raise ValueError(f"a batch of {self.batch} do not divide by {gpus} GPUs times a micro batch of {self.micro_batch}")
         return self
 
 
