@@ -13,9 +13,7 @@ QUEUE_SECONDS = Histogram(
 )
 ENCODE_SECONDS = Histogram("parallelsearch_retriever_encode_seconds", "Seconds to encode a batch", buckets=_STAGE_BUCKETS)
 SEARCH_SECONDS = Histogram("parallelsearch_retriever_search_seconds", "Seconds to search a batch", buckets=_STAGE_BUCKETS)
-LOAD_SECONDS = Histogram(
-    "parallelsearch_retriever_load_seconds", "Seconds to read the passages of a batch", buckets=_STAGE_BUCKETS
-)
+LOAD_SECONDS = Histogram("parallelsearch_retriever_load_seconds", "Seconds to read the passages of a batch", buckets=_STAGE_BUCKETS)
 BATCH_SIZE = Histogram(
     "parallelsearch_retriever_batch_size", "Distinct queries in a batch", buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 )

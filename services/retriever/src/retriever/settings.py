@@ -15,9 +15,7 @@ class RetrieverSettings(ServiceSettings):
 
     port: int = Field(default=8001, ge=1, le=65535)
     index: Path = Field(description="The folder of the index: what `parallelsearch index build --out` was given.")
-    encoder: str | None = Field(
-        default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id."
-    )
+    encoder: str | None = Field(default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id.")
     default_top_k: int = Field(default=3, ge=1, description="Passages per query on /retrieve where the client names no number.")
     max_body_bytes: int = Field(default=64_000_000, gt=0)
     max_batch: int = Field(default=64, ge=1, description="Distinct queries encoded and searched at once.")

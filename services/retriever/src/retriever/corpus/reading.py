@@ -69,9 +69,7 @@ def read_corpus(paths: Sequence[Path]) -> Iterator[tuple[Place, CorpusPassage]]:
             after = f"after line {place.row}"
             raise CorpusError(f"{path}: the gzip stream is damaged or cut {after} ({error}). Fetch the file again.") from None
         except OSError as error:
-            raise CorpusError(
-                f"{path}: cannot be read ({error.strerror or error}). Check the path and its permissions."
-            ) from None
+            raise CorpusError(f"{path}: cannot be read ({error.strerror or error}). Check the path and its permissions.") from None
 
 
 def parse_row(row: bytes | Mapping[str, Any]) -> CorpusPassage:
@@ -144,9 +142,7 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[Place, bytes]]:
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise CorpusError(
-                f"{Place(path, number)}: longer than {MAX_LINE_BYTES} bytes. Split this passage, then build again."
-            )
+            raise CorpusError(f"{Place(path, number)}: longer than {MAX_LINE_BYTES} bytes. Split this passage, then build again.")
         if not line.isspace():
             yield Place(path, number), line
 

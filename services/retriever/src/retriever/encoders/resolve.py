@@ -70,9 +70,7 @@ def _bundled_file(name: str) -> Path:
     package, file, expected = BUNDLED_FILES[name]
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigurationError(
-            f"The bundled encoder {name} needs the package {package}: install requirements/engine-cpu.txt."
-        )
+        raise ConfigurationError(f"The bundled encoder {name} needs the package {package}: install requirements/engine-cpu.txt.")
     path = Path(spec.submodule_search_locations[0]) / file
     found = _file_sha256(path)
     if found != expected:
