@@ -1,0 +1,41 @@
+"""`python -m retriever` serves; `python -m retriever index …` builds and shows indexes.
+
+Engines are imported late: `index --help` and a refusal must not wait seconds for torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    # Read by the OpenMP runtimes when they load: idle workers sleep instead of spinning on the cores of the event loop.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if sys.argv[1:2] == ["index"]:
+        from retriever.commands import app
+
+        app(sys.argv[2:], prog_name="python -m retriever index")
+    else:
+        serve_index()
+
+
+def serve_index() -> None:
+    from parallelsearch.errors import ConfigurationError
+    from retriever.settings import RetrieverSettings
+    from servicekit.settings import load
+
+    settings = load(RetrieverSettings)
+    from retriever.app import create_app, open_retriever
+    from servicekit.server import serve
+
+    try:
+        retriever = open_retriever(settings)
+    except ConfigurationError as error:
+        raise SystemExit(f"retriever: {error.detail}") from None
+    serve(create_app(settings, retriever), settings)
+
+
+if __name__ == "__main__":
+    main()

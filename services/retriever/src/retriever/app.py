@@ -1,0 +1,46 @@
+"""Puts the retriever's application together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from parallelsearch.errors import ParallelSearchError
+from retriever.batcher import BatchLimits
+from retriever.endpoints import State, router
+from retriever.service import Retriever
+from retriever.settings import RetrieverSettings
+from servicekit.app import create_app as create_service
+
+
+def open_retriever(settings: RetrieverSettings) -> Retriever:
+    """Loads encoder and index before any port is bound: a service that cannot search never takes a request.
+
+    Raises:
+        ConfigurationError, IndexMismatch: see `open_index`.
+    """
+    limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s)
+    return Retriever.open(settings.index, settings.encoder, limits)
+
+
+def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[State]:
+        await retriever.start()
+        try:
+            yield State(retriever=retriever, default_top_k=settings.default_top_k)
+        finally:
+            await retriever.stop()
+
+    app = create_service(
+        "ParallelSearch retriever",
+        errors=ParallelSearchError,
+        lifespan=lifespan,
+        ready=retriever.readiness,
+        max_body_bytes=settings.max_body_bytes,
+        description="Encoder, index and corpus behind one batcher.",
+    )
+    app.include_router(router)
+    return app

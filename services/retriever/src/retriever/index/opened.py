@@ -1,0 +1,86 @@
+"""Opens a published index with its encoder, and refuses one whose parts do not belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from parallelsearch.errors import IndexMismatch
+from retriever.corpus.store import CorpusStore
+from retriever.encoders.identity import Encoder
+from retriever.encoders.load import load
+from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
+from retriever.index.manifest import VECTORS_FILE, Manifest, read_manifest, verify_files
+from retriever.index.progress import Progress
+from retriever.index.search import FlatSearch, VectorSearch
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIndex:
+    """Everything that answers a query; whoever holds it owns it."""
+
+    manifest: Manifest
+    corpus: CorpusStore
+    search: VectorSearch
+    encoder: Encoder
+
+    def close(self) -> None:
+        self.corpus.close()
+
+
+def open_index(folder: Path, encoder_name: str | None = None) -> OpenIndex:
+    """The index of `folder`, checked; `encoder_name` says where its encoder lies now, if not where it lay at the build.
+
+    Raises:
+        ConfigurationError: there is no index, or its encoder cannot be found.
+        IndexMismatch: encoder, vectors, corpus and manifest do not belong together; the message says which is which.
+    """
+    manifest = read_manifest(folder)
+    resolved = _matching_encoder(folder, manifest, encoder_name)
+    with Progress(f"checking {folder}"):
+        verify_files(folder, manifest)
+    data = folder / manifest.version
+    with Progress("loading vectors"):
+        corpus, search = CorpusStore(data), FlatSearch(data / VECTORS_FILE)
+    _same_shape(folder, manifest, corpus, search)
+    with Progress(f"loading the encoder {manifest.encoder.name}"):
+        encoder = load(resolved)
+        _warm(folder, encoder, search)
+    return OpenIndex(manifest, corpus, search, encoder)
+
+
+def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> ResolvedEncoder:
+    """The encoder of the manifest; its rules are those of the build, its weights must be too."""
+    resolved = resolve(name or manifest.encoder.name)
+    built_with, found = manifest.encoder, resolved.identity
+    if (built_with.dimension, built_with.digest) != (found.dimension, found.digest):
+        raise IndexMismatch(
+            f"The index in {folder} was built with the encoder {built_with}, but the configured encoder is {found}. "
+            f"Set RETRIEVER_ENCODER to the former, or build for the latter: "
+            f"parallelsearch index build CORPUS --out {folder} --encoder {found.name}"
+        )
+    return with_rules(resolved, built_with.rules)
+
+
+def _same_shape(folder: Path, manifest: Manifest, corpus: CorpusStore, search: VectorSearch) -> None:
+    counts = {"manifest": manifest.passages, "corpus": len(corpus), "vectors": search.rows}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        raise IndexMismatch(f"{folder} disagrees on the number of passages ({told}). {_again(folder)}")
+    if search.dimension != manifest.dimension:
+        raise IndexMismatch(
+            f"{folder}: vectors have {search.dimension} dimensions, the manifest says {manifest.dimension}. {_again(folder)}"
+        )
+
+
+def _warm(folder: Path, encoder: Encoder, search: VectorSearch) -> None:
+    """One query through both, so that the first caller does not pay and a wrong dimension shows now."""
+    vectors = encoder.encode_queries(["warm-up"])
+    if vectors.shape[1] != search.dimension:
+        given = f"The encoder {encoder.identity.name} gives {vectors.shape[1]} dimensions"
+        raise IndexMismatch(f"{given}, the vectors in {folder} have {search.dimension}. {_again(folder)}")
+    search.search(vectors, 1)
+
+
+def _again(folder: Path) -> str:
+    return f"Build the index again: parallelsearch index build CORPUS --out {folder}"

@@ -1,0 +1,43 @@
+"""Nearest rows by inner product, through FAISS. Not thread-safe by contract: one owner calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever.encoders.identity import Vectors
+
+_ROWS_AT_ONCE = 65_536
+
+
+class VectorSearch(Protocol):
+    """Rows of the index nearest to each query."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def search(self, queries: Vectors, top_k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and rows, both of shape (queries, top_k), best first; a row of −1 means that there is no further one."""
+        ...
+
+
+class FlatSearch:
+    """Exact search over all vectors, read once from a .npy file."""
+
+    def __init__(self, vectors_file: Path) -> None:
+        vectors = np.load(vectors_file, mmap_mode="r", allow_pickle=False)
+        self.rows, self.dimension = vectors.shape
+        self._index = faiss.IndexFlatIP(self.dimension)
+        for start in range(0, self.rows, _ROWS_AT_ONCE):
+            self._index.add(np.ascontiguousarray(vectors[start : start + _ROWS_AT_ONCE], dtype=np.float32))
+
+    def search(self, queries: Vectors, top_k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        scores, rows = self._index.search(queries, top_k)
+        return scores, rows

@@ -1,0 +1,23 @@
+"""The retriever's settings, read from the environment with the prefix RETRIEVER_."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from servicekit.settings import ServiceSettings
+
+
+class RetrieverSettings(ServiceSettings):
+    model_config = SettingsConfigDict(**{**ServiceSettings.model_config, "env_prefix": "RETRIEVER_"})
+
+    port: int = Field(default=8001, ge=1, le=65535)
+    index: Path = Field(description="The folder of the index: what `parallelsearch index build --out` was given.")
+    encoder: str | None = Field(default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id.")
+    default_top_k: int = Field(default=3, ge=1, description="Passages per query on /retrieve where the client names no number.")
+    max_body_bytes: int = Field(default=64_000_000, gt=0)
+    max_batch: int = Field(default=64, ge=1, description="Distinct queries encoded and searched at once.")
+    max_queued: int = Field(default=8_192, ge=1, description="Queries that may wait; more are answered 503 at once.")
+    deadline_s: float = Field(default=25.0, gt=0, description="Seconds after which a waiting request is answered 504.")

@@ -1,0 +1,144 @@
+"""Coalescing, bounds and faults of the batcher, over work that can be held up."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+
+from parallelsearch.errors import DeadlineExceeded, Overloaded
+from parallelsearch.rollout.types import Passage
+from retriever.batcher import Batcher, BatchLimits
+from retriever.searcher import BatchResult, BatchTimings
+
+
+class Work:
+    """Gives `top_k` passages named after each query; waits while `gate` is closed."""
+
+    def __init__(self):
+        self.batches, self.threads = [], set()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self, queries, top_k):
+        self.batches.append(list(queries))
+        self.threads.add(threading.get_ident())
+        self.gate.wait(5)
+        if "poison" in queries:
+            raise RuntimeError("poisoned")
+        rows = [tuple(Passage(f"{query}-{rank}", "", "") for rank in range(top_k)) for query in queries]
+        return BatchResult(rows, BatchTimings())
+
+
+@asynccontextmanager
+async def running(work, **limits):
+    batcher = Batcher(work, BatchLimits(**limits))
+    batcher.start()
+    try:
+        yield batcher
+    finally:
+        work.gate.set()
+        await batcher.stop()
+
+
+async def held_up(batcher, work):
+    """One query runs and waits, so that what follows queues."""
+    work.gate.clear()
+    first = asyncio.create_task(batcher.submit(["first"], 1))
+    while not work.batches:
+        await asyncio.sleep(0.001)
+    return first
+
+
+async def test_what_arrives_while_a_batch_runs_is_one_batch_of_distinct_queries():
+    work = Work()
+    async with running(work) as batcher:
+        first = await held_up(batcher, work)
+        others = [asyncio.create_task(batcher.submit([f"q{n % 3}"], 1)) for n in range(9)]
+        await asyncio.sleep(0.01)
+        work.gate.set()
+        answers = await asyncio.gather(first, *others)
+    assert work.batches == [["first"], ["q0", "q1", "q2"]]
+    assert [rows[0][0].id for rows, _ in answers[1:]] == [f"q{n % 3}-0" for n in range(9)]
+    assert len(work.threads) == 1
+
+
+async def test_each_request_gets_its_own_top_k_from_a_shared_query():
+    work = Work()
+    async with running(work) as batcher:
+        await held_up(batcher, work)
+        one, five = asyncio.create_task(batcher.submit(["q"], 1)), asyncio.create_task(batcher.submit(["q"], 5))
+        await asyncio.sleep(0.01)
+        work.gate.set()
+        assert [len((await each)[0][0]) for each in (one, five)] == [1, 5]
+
+
+async def test_a_request_larger_than_a_batch_is_answered_in_order():
+    work = Work()
+    async with running(work, max_batch=4) as batcher:
+        rows, _ = await batcher.submit([f"q{n}" for n in range(10)], 1)
+    assert [len(batch) for batch in work.batches] == [4, 4, 2]
+    assert [row[0].id for row in rows] == [f"q{n}-0" for n in range(10)]
+
+
+async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
+    work = Work()
+    async with running(work, max_queued=4) as batcher:
+        await held_up(batcher, work)
+        waiting = asyncio.create_task(batcher.submit(list("abc"), 1))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded) as raised:
+            await batcher.submit(list("de"), 1)
+        assert raised.value.retry_after_s is not None
+        joined = asyncio.create_task(batcher.submit(list("ab"), 1))
+        await asyncio.sleep(0)
+        work.gate.set()
+        assert len((await waiting)[0]) == 3
+        assert len((await joined)[0]) == 2
+
+
+async def test_an_idle_queue_takes_a_request_larger_than_itself():
+    work = Work()
+    async with running(work, max_queued=4) as batcher:
+        rows, _ = await batcher.submit([str(n) for n in range(50)], 1)
+    assert len(rows) == 50
+
+
+async def test_a_request_that_waits_too_long_is_told_and_its_queries_are_not_searched():
+    work = Work()
+    async with running(work, deadline_s=0.1) as batcher:
+        first = await held_up(batcher, work)
+        with pytest.raises(DeadlineExceeded):
+            await batcher.submit(["late"], 1)
+        with pytest.raises(DeadlineExceeded):
+            await first
+    assert work.batches == [["first"]]
+
+
+async def test_a_caller_that_hangs_up_takes_nothing_from_the_others():
+    work = Work()
+    async with running(work) as batcher:
+        await held_up(batcher, work)
+        gone, stays = asyncio.create_task(batcher.submit(["a", "b"], 1)), asyncio.create_task(batcher.submit(["b"], 1))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        work.gate.set()
+        assert (await stays)[0][0][0].id == "b-0"
+    assert work.batches == [["first"], ["b"]]
+
+
+async def test_a_batch_that_fails_fails_its_own_requests_only():
+    work = Work()
+    async with running(work) as batcher:
+        with pytest.raises(RuntimeError, match="poisoned"):
+            await batcher.submit(["poison"], 1)
+        assert len((await batcher.submit(["fine"], 1))[0]) == 1
+
+
+async def test_stopping_answers_what_waits():
+    work = Work()
+    async with running(work, max_batch=2) as batcher:
+        waiting = [asyncio.create_task(batcher.submit([f"q{n}"], 1)) for n in range(9)]
+        await asyncio.sleep(0)
+    assert len(await asyncio.gather(*waiting)) == 9

