@@ -1,0 +1,63 @@
+"""A checkpoint on disk: what its config.json says, and whether it can be served at all. Reads no tensor."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`context_length` is the model's own limit in tokens, None where the config names none."""
+
+    path: Path
+    architecture: str
+    context_length: int | None
+    weight_bytes: int
+
+
+def read_checkpoint(directory: Path, name: str) -> Checkpoint:
+    """`name` is how the operator called it, for the sentences of refusal.
+
+    Raises:
+        ConfigurationError: no directory, no config.json, an adapter alone, or no safetensors.
+    """
+    if not directory.is_dir():
+        raise ConfigurationError(f"{name} is no directory. Name one that holds config.json and safetensors, or leave it out.")
+    if not (directory / "config.json").is_file():
+        if (directory / "adapter_config.json").is_file():
+            raise ConfigurationError(
+                f"{name} is an adapter of {adapter_base(directory)!r} alone. Merge it into its base first and name the merged "
+                "model, or send it to POST /v1/policy/weights of a policy that serves its base."
+            )
+        raise ConfigurationError(f"{name} has no config.json, so it is no model directory. Name the directory that holds it.")
+    weights = sorted(directory.glob("*.safetensors"))
+    if not weights:
+        raise ConfigurationError(f"{name} holds no safetensors. Other weight files are not loaded: convert them first.")
+    config = _read_json(directory / "config.json", name)
+    architectures = config.get("architectures") or ["unknown"]
+    return Checkpoint(
+        path=directory,
+        architecture=str(architectures[0]),
+        context_length=config.get("max_position_embeddings"),
+        weight_bytes=sum(file.stat().st_size for file in weights),
+    )
+
+
+def adapter_base(directory: Path) -> str:
+    """The base that an adapter says it belongs to."""
+    return str(_read_json(directory / "adapter_config.json", directory.name).get("base_model_name_or_path") or "")
+
+
+def _read_json(path: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ConfigurationError(f"{path.name} of {name} cannot be read as JSON. Copy the checkpoint again.") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path.name} of {name} is not a JSON object. Copy the checkpoint again.")
+    return content

@@ -1,0 +1,109 @@
+"""vLLM's OpenAI server in this process. The only file that imports vLLM: its import paths move with every release.
+
+The order of calls follows vLLM's own `run_server`; ours are the extension and the line between.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
+
+import uvloop
+from fastapi import FastAPI
+from prometheus_client import REGISTRY
+from vllm import SamplingParams
+from vllm import __version__ as VLLM_VERSION
+from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+from vllm.entrypoints.launchers.api_server.entry import build_async_engine_client
+from vllm.entrypoints.launchers.app import build_app
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.entrypoints.launchers.launcher import serve_http, setup_server
+from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
+from vllm.inputs import TokensPrompt
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+from policy.engines.interface import Engine
+from policy.progress import phase
+
+Extension = Callable[[FastAPI, Engine], AbstractAsyncContextManager[None]]
+"""Adds routes and middleware to vLLM's application; what it opens is closed when the server ends."""
+
+PROGRESS_COUNTERS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
+KEEP_ALIVE_S = 75
+
+
+class VllmEngine:
+    """Implements `Engine` over vLLM's asynchronous client."""
+
+    def __init__(self, client: Any, served_name: str) -> None:
+        self._client = client
+        self._labels = {"engine": "0", "model_name": served_name}
+
+    @property
+    def name(self) -> str:
+        return f"vllm {VLLM_VERSION}"
+
+    @property
+    def context_length(self) -> int:
+        return int(self._client.model_config.max_model_len)
+
+    @property
+    def failure(self) -> str | None:
+        return "The engine has died." if self._client.errored else None
+
+    def tokens_processed(self) -> float:
+        return sum(REGISTRY.get_sample_value(name, self._labels) or 0.0 for name in PROGRESS_COUNTERS)
+
+    async def probe(self) -> None:
+        prompt, sampling = TokensPrompt(prompt_token_ids=[1]), SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
+        async for _ in self._client.generate(prompt, sampling, request_id=f"probe-{uuid.uuid4().hex}"):
+            pass
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """vLLM's own reading of a command line; SystemExit where it finds it wrong."""
+    args: Namespace = make_arg_parser(FlexibleArgumentParser(prog="vllm")).parse_args(arguments)
+    validate_parsed_serve_args(args)
+    return args
+
+
+def run(arguments: list[str], extend: Extension) -> None:
+    """Serves until SIGTERM or SIGINT, then ends the engine's processes too."""
+    cli_env_setup()
+    uvloop.run(_serve(parse(arguments), extend))
+
+
+async def _serve(args: Namespace, extend: Extension) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # Until uvicorn listens; it sets handlers of its own.
+    signal.signal(signal.SIGTERM, interrupt)
+    _, sock = setup_server(args, reuse_port=False)
+    async with AsyncExitStack() as stack:
+        with phase("loading the model into the engine"):
+            client = await stack.enter_async_context(build_async_engine_client(args))
+        tasks = await client.get_supported_tasks()
+        app = build_app(args, tasks, client.model_config)
+        await init_app_state(client, app.state, args, tasks)
+        # vLLM has built the stack of middleware already; it is built again, with ours, on the first request.
+        app.middleware_stack = None
+        await stack.enter_async_context(extend(app, VllmEngine(client, args.served_model_name[0])))
+        shutdown = await serve_http(
+            app,
+            sock=sock,
+            host=args.host,
+            port=args.port,
+            log_level=args.uvicorn_log_level,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
+    try:
+        await shutdown
+    finally:
+        sock.close()

@@ -1,0 +1,55 @@
+"""Refuses, in one sentence and before anything heavy is loaded, a configuration that cannot work."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from pathlib import Path
+
+from parallelsearch.errors import ConfigurationError
+from policy.checkpoint import Checkpoint
+
+ENGINE_BYTES = 1_800_000_000
+"""What vLLM's processes take on CPU besides weights and cache."""
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def is_hub_name(checkpoint: str) -> bool:
+    """Whether a setting names a model on a hub; whatever exists, or starts like a path, is a path."""
+    return bool(_HUB_NAME.fullmatch(checkpoint)) and checkpoint[0] not in "./~" and not Path(checkpoint).exists()
+
+
+def check_context(asked: int | None, checkpoint: Checkpoint) -> None:
+    limit = checkpoint.context_length
+    if asked is not None and limit is not None and asked > limit:
+        raise ConfigurationError(
+            f"POLICY_MAX_MODEL_LEN is {asked}, but the model ends at {limit} tokens. Set it to {limit} or less."
+        )
+
+
+def check_memory(checkpoint: Checkpoint, kv_cache_bytes: int, available_bytes: int) -> None:
+    """Weights, cache and vLLM itself must fit what is available."""
+    needed = checkpoint.weight_bytes + kv_cache_bytes + ENGINE_BYTES
+    if needed > available_bytes:
+        raise ConfigurationError(
+            f"The model needs {needed / 1e9:.1f} GB of memory ({checkpoint.weight_bytes / 1e9:.1f} for weights, "
+            f"{kv_cache_bytes / 1e9:.1f} for POLICY_KV_CACHE_GB, {ENGINE_BYTES / 1e9:.1f} for the engine), "
+            f"{available_bytes / 1e9:.1f} GB are available. Free memory, or serve a smaller model."
+        )
+
+
+def check_port(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigurationError(
+                    f"Port {port} on {host} is taken by another process. Stop it, or set POLICY_PORT to a free one."
+                ) from None
+            raise ConfigurationError(
+                f"Cannot listen on {host}:{port}: {error.strerror}. Set POLICY_HOST and POLICY_PORT."
+            ) from None
