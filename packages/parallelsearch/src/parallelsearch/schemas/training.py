@@ -94,6 +94,12 @@ class ResourcesSpec(WireModel):
     zero_stage: Literal[0, 1, 2, 3] = 2
 
 
+def _check_shares(what: str, total: int, micro_batch: int, resources: ResourcesSpec) -> None:
+    gpus = resources.nodes * resources.gpus_per_node
+    if total % (micro_batch * gpus):
+        raise ValueError(f"{total} {what} cannot be shared out to {gpus} GPUs in micro batches of {micro_batch}")
+
+
 class EvaluationSpec(WireModel):
     data: Place | None = None
     every_steps: Positive = 20
@@ -156,9 +162,7 @@ class ReinforcementSpec(_RunSpec):
     def _possible(self) -> ReinforcementSpec:
         if self.algorithm is not Algorithm.PPO and self.samples_per_prompt < 2:
             raise ValueError(f"{self.algorithm} compares rollouts of one question: samples_per_prompt must be at least 2")
-        rollouts, gpus = self.prompts_per_step * self.samples_per_prompt, self.resources.nodes * self.resources.gpus_per_node
-        if rollouts % (self.micro_batch * gpus):
-            raise ValueError(f"{rollouts} rollouts a step do not divide by {gpus} GPUs times a micro batch of {self.micro_batch}")
+        _check_shares("rollouts a step", self.prompts_per_step * self.samples_per_prompt, self.micro_batch, self.resources)
         return self
 
 
@@ -174,9 +178,7 @@ class SupervisedSpec(_RunSpec):
 
     @model_validator(mode="after")
     def _possible(self) -> SupervisedSpec:
-        gpus = self.resources.nodes * self.resources.gpus_per_node
-        if self.batch % (self.micro_batch * gpus):
-            raise ValueError(f"a batch of {self.batch} do not divide by {gpus} GPUs times a micro batch of {self.micro_batch}")
+        _check_shares("samples a batch", self.batch, self.micro_batch, self.resources)
         return self
 
 

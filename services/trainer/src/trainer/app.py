@@ -1,0 +1,56 @@
+"""Puts the trainer together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import httpx2
+from fastapi import FastAPI
+
+from parallelsearch.errors import ParallelSearchError
+from parallelsearch.schemas.training import LauncherName
+from servicekit.app import create_app as create_service
+from trainer.checkpoints import Checkpoints
+from trainer.dependencies import State
+from trainer.endpoints import router
+from trainer.jobs import JobBuilder
+from trainer.launchers.interface import Launcher
+from trainer.launchers.local import LocalLauncher
+from trainer.progress import Progress
+from trainer.service import TrainingRuns, watch
+from trainer.settings import TrainerSettings
+from trainer.store import Store
+
+DESCRIPTION = "Trains policies by reinforcement learning and cold starts, as local processes, Ray jobs or Kubernetes jobs."
+
+
+def default_launchers(settings: TrainerSettings) -> dict[LauncherName, Launcher]:
+    return {LauncherName.LOCAL: LocalLauncher(grace_s=settings.cancel_grace_s)}
+
+
+def create_app(
+    settings: TrainerSettings,
+    launchers: Mapping[LauncherName, Launcher] | None = None,
+    policy_transport: httpx2.AsyncBaseTransport | None = None,
+) -> FastAPI:
+    """The application; launchers and the way to the policy can be stood in for."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[State]:
+        store, jobs = Store(settings.runs_dir / "runs.sqlite"), JobBuilder(settings)
+        known = default_launchers(settings) if launchers is None else launchers
+        runs = TrainingRuns(store, jobs, known, settings.max_running)
+        watching = asyncio.create_task(watch(runs, settings.poll_s))
+        yield State(
+            settings=settings, runs=runs, progress=Progress(jobs), checkpoints=Checkpoints(settings, jobs, policy_transport)
+        )
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        store.close()
+
+    app = create_service("ParallelSearch trainer", errors=ParallelSearchError, lifespan=lifespan, description=DESCRIPTION)
+    app.include_router(router)
+    return app

@@ -1,0 +1,72 @@
+"""A run's checkpoints: what there is on disk, and promoting one into the policy service."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx2
+
+from parallelsearch.clients.http import check, create_client, named
+from parallelsearch.errors import ConfigurationError, NotFound, UpstreamUnavailable
+from parallelsearch.schemas.training import Checkpoint, Promotion
+from trainer.jobs import JobBuilder
+from trainer.settings import TrainerSettings
+from trainer.store import Run
+
+_EXPORT = re.compile(r"(?:best_)?global_step(\d+)_hf")
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors", "pytorch_model.bin")
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    settings: TrainerSettings
+    jobs: JobBuilder
+    transport: httpx2.AsyncBaseTransport | None = None
+
+    def list(self, run: Run) -> list[Checkpoint]:
+        """Whole exports only, by step: a folder that is still being written has no weights or no config yet."""
+        folder = self.jobs.folder(run.id) / "checkpoints"
+        found = [(int(match[1]), path) for path in _folders(folder) if (match := _EXPORT.fullmatch(path.name))]
+        return [_describe(step, path) for step, path in sorted(found) if _is_whole(path)]
+
+    async def promote(self, run: Run, step: int) -> Promotion:
+        """Asks the policy service to serve a checkpoint.
+
+        Raises:
+            NotFound: there is no whole checkpoint of this step. UpstreamUnavailable: the policy cannot load it.
+        """
+        found = next((checkpoint for checkpoint in self.list(run) if checkpoint.step == step), None)
+        if found is None:
+            raise NotFound(f"Run {run.id} has no checkpoint of step {step}.")
+        token = self.settings.admin_token
+        if token is None:
+            raise ConfigurationError("Promoting needs ADMIN_TOKEN, which the policy service checks too.")
+        client = create_client(self.settings.policy_url, timeout_s=self.settings.promote_timeout_s, transport=self.transport)
+        async with client, named("policy"):
+            response = await client.post(
+                "v1/policy/weights",
+                json={"checkpoint": found.path},
+                headers={"authorization": f"Bearer {token.get_secret_value()}"},
+            )
+        answer = check(response, "policy").json()
+        if not isinstance(answer, dict) or "version" not in answer:
+            raise UpstreamUnavailable("The policy's answer to /v1/policy/weights names no version.")
+        return Promotion(step=step, path=found.path, version=str(answer["version"]))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+
+
+def _is_whole(path: Path) -> bool:
+    return (path / "config.json").is_file() and any((path / name).is_file() for name in WEIGHTS)
+
+
+def _describe(step: int, path: Path) -> Checkpoint:
+    files = [file.stat() for file in path.rglob("*") if file.is_file()]
+    newest = max(stat.st_mtime for stat in files)
+    created = datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")
+    return Checkpoint(step=step, path=str(path), bytes=sum(stat.st_size for stat in files), created_at=created)

@@ -1,0 +1,203 @@
+"""From a run's specification to OpenRLHF's arguments: one pure function, checked against the pinned wheels' own parsers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from parallelsearch.schemas.training import Algorithm, LoraSpec, ReinforcementSpec, ResourcesSpec, SupervisedSpec
+
+Version = Literal["0.11.2", "0.10.4"]
+ESTIMATORS = {
+    Algorithm.GRPO: "group_norm",
+    Algorithm.PPO: "gae",
+    Algorithm.REINFORCE_BASELINE: "reinforce_baseline",
+}
+WARM_UP = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """Where a run reads and writes, as the processes of the run see it. `evaluation` is None where nothing is evaluated."""
+
+    model: Path
+    data: Path
+    evaluation: Path | None
+    folder: Path
+    agent: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "model"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.folder / "tensorboard"
+
+
+def openrlhf_command(
+    spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths, *, python: str, version: Version, wandb_key: str | None = None
+) -> list[str]:
+    """The whole command. Flags of the two supported versions differ only where `version` is looked at."""
+    tracking = _tracking(spec, paths, wandb_key)
+    match spec:
+        case ReinforcementSpec():
+            return [python, "-m", "openrlhf.cli.train_ppo_ray", *_reinforcement(spec, paths, version), *tracking]
+        case SupervisedSpec():
+            gpus = str(spec.resources.gpus_per_node)
+            launch = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", gpus, "-m", "trainer.sft"]
+            return [*launch, *_supervised(spec, paths), *tracking]
+
+
+def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -> list[str]:
+    rollouts = spec.prompts_per_step * spec.samples_per_prompt
+    arguments = [
+        *_flags(
+            ("actor.model_name_or_path", paths.model),
+            ("train.agent_func_path", paths.agent),
+            ("data.prompt_dataset", paths.data),
+            ("data.input_key", "prompt"),
+            ("data.label_key", "label"),
+            ("data.apply_chat_template", True),
+            ("data.max_len", spec.rollout.context_tokens),
+            ("data.max_samples", spec.steps * spec.prompts_per_step),
+            ("rollout.batch_size", spec.prompts_per_step),
+            ("rollout.n_samples_per_prompt", spec.samples_per_prompt),
+            ("rollout.micro_batch_size", spec.micro_batch),
+            ("rollout.max_new_tokens", spec.rollout.turn_tokens),
+            ("rollout.temperature", spec.rollout.temperature),
+            ("train.batch_size", rollouts),
+            ("train.micro_batch_size", spec.micro_batch),
+            ("train.num_episodes", 1),
+            ("train.max_epochs", 1),
+            ("train.seed", spec.seed),
+            ("ckpt.output_dir", paths.output),
+        ),
+        *_algorithm(spec),
+        *_correction(spec, version),
+        *_placement(spec.resources),
+        *_deepspeed(spec.resources, spec.lora),
+        *_checkpoints(spec, paths),
+    ]
+    if paths.evaluation is not None:
+        arguments += _flags(
+            ("eval.dataset", paths.evaluation),
+            ("eval.steps", spec.evaluation.every_steps),
+            ("eval.n_samples_per_prompt", spec.evaluation.samples),
+            ("eval.temperature", spec.evaluation.temperature),
+        )
+    return arguments
+
+
+def _algorithm(spec: ReinforcementSpec) -> list[str]:
+    """PPO and the reinforce baseline take KL into the reward (k1), GRPO into the loss (k3), as published for each."""
+    grpo = spec.algorithm is Algorithm.GRPO
+    arguments = _flags(
+        ("algo.advantage.estimator", ESTIMATORS[spec.algorithm]),
+        ("algo.kl.init_coef", spec.kl_coefficient),
+        ("algo.kl.use_loss", grpo),
+        ("algo.kl.estimator", "k3" if grpo else "k1"),
+        ("actor.adam.lr", spec.learning_rate),
+        ("actor.lr_warmup_ratio", WARM_UP),
+    )
+    if spec.algorithm is Algorithm.PPO:
+        arguments += _flags(("critic.adam.lr", spec.critic_learning_rate), ("critic.lr_warmup_ratio", WARM_UP))
+    return arguments
+
+
+def _correction(spec: ReinforcementSpec, version: Version) -> list[str]:
+    """Truncated importance sampling between vLLM's and the trainer's probabilities."""
+    if not spec.importance_correction:
+        return []
+    if version == "0.10.4":
+        return _flags(("algo.advantage.is_correction_enable", True), ("algo.advantage.is_correction_type", "tis"))
+    return _flags(("algo.advantage.is_correction_level", "token"), ("algo.advantage.is_correction_mode", "clip"))
+
+
+def _placement(resources: ResourcesSpec) -> list[str]:
+    """All models share every GPU; vLLM sleeps while they train."""
+    arguments = []
+    for role in ("actor", "ref", "critic", "reward"):
+        arguments += _flags((f"{role}.num_nodes", resources.nodes), (f"{role}.num_gpus_per_node", resources.gpus_per_node))
+    return arguments + _flags(
+        ("train.colocate_all", True),
+        ("vllm.num_engines", resources.nodes * resources.gpus_per_node),
+        ("vllm.tensor_parallel_size", 1),
+        ("vllm.gpu_memory_utilization", resources.vllm_memory),
+        ("vllm.enable_sleep", True),
+        ("vllm.enable_prefix_caching", True),
+        ("vllm.sync_backend", "nccl"),
+        ("ds.enable_sleep", True),
+    )
+
+
+def _deepspeed(resources: ResourcesSpec, lora: LoraSpec | None) -> list[str]:
+    arguments = _flags(
+        ("ds.zero_stage", resources.zero_stage),
+        ("ds.param_dtype", "bf16"),
+        ("ds.attn_implementation", resources.attention),
+        ("ds.packing_samples", resources.attention == "flash_attention_2"),
+    )
+    if lora is not None:
+        arguments += _flags(("ds.lora.rank", lora.rank), ("ds.lora.alpha", lora.alpha))
+    return arguments
+
+
+def _checkpoints(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> list[str]:
+    return _flags(
+        ("ckpt.path", paths.checkpoints),
+        ("ckpt.save_steps", spec.checkpoints.every_steps),
+        ("ckpt.save_hf", True),
+        ("ckpt.max_num", spec.checkpoints.keep),
+        ("ckpt.load_enable", spec.checkpoints.resume),
+    )
+
+
+def _supervised(spec: SupervisedSpec, paths: RunPaths) -> list[str]:
+    return [
+        *_flags(
+            ("model.model_name_or_path", paths.model),
+            ("data.dataset", paths.data),
+            ("data.max_len", spec.max_tokens),
+            ("train.batch_size", spec.batch),
+            ("train.micro_batch_size", spec.micro_batch),
+            ("train.max_epochs", spec.epochs),
+            ("train.seed", spec.seed),
+            ("adam.lr", spec.learning_rate),
+            ("lr_warmup_ratio", WARM_UP),
+            ("ckpt.output_dir", paths.output),
+        ),
+        *_deepspeed(spec.resources, spec.lora),
+        *_checkpoints(spec, paths),
+    ]
+
+
+def _tracking(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths, wandb_key: str | None) -> list[str]:
+    arguments = _flags(
+        ("logger.tensorboard_dir", paths.tensorboard), ("logger.wandb.run_name", spec.name), ("logger.logging_steps", 1)
+    )
+    if spec.wandb_project is not None and wandb_key is not None:
+        arguments += _flags(("logger.wandb.project", spec.wandb_project), ("logger.wandb.key", wandb_key))
+    return arguments
+
+
+def _flags(*pairs: tuple[str, object]) -> list[str]:
+    """True is a bare flag, False none at all."""
+    arguments: list[str] = []
+    for name, value in pairs:
+        if value is True:
+            arguments.append(f"--{name}")
+        elif value is not False:
+            arguments += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return arguments
+
+
+def redacted(command: Sequence[str]) -> list[str]:
+    """The command without its secrets, for people and files."""
+    return ["***" if before == "--logger.wandb.key" else part for before, part in zip(["", *command], command, strict=False)]

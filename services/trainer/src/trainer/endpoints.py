@@ -1,0 +1,76 @@
+"""`/v1/training-runs`: submitting, watching and cancelling runs; promoting what they learnt. Writing needs the admin token."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+
+from parallelsearch.schemas.training import (
+    CheckpointList,
+    DryRun,
+    Promotion,
+    TrainingMetrics,
+    TrainingRun,
+    TrainingRunList,
+    TrainingRunSpec,
+)
+from trainer.dependencies import Admin, RunCheckpoints, RunProgress, Runs
+from trainer.logs import follow, read_all
+
+router = APIRouter(prefix="/v1/training-runs", tags=["training runs"])
+IdempotencyKey = Annotated[str | None, Header(max_length=200)]
+
+
+@router.post("", status_code=201, dependencies=[Admin])
+def submit(spec: TrainingRunSpec, runs: Runs, idempotency_key: IdempotencyKey = None) -> TrainingRun:
+    """Queues a run. With the same `Idempotency-Key`, the run that was queued the first time."""
+    return runs.submit(spec, idempotency_key).to_wire()
+
+
+@router.post("/dry-run", dependencies=[Admin])
+def dry_run(spec: TrainingRunSpec, runs: Runs) -> DryRun:
+    """The exact command that a submission would start; nothing is started."""
+    return runs.dry_run(spec)
+
+
+@router.get("")
+def list_runs(runs: Runs) -> TrainingRunList:
+    return TrainingRunList(runs=[run.to_wire() for run in runs.store.list()])
+
+
+@router.get("/{run_id}")
+def show(run_id: str, runs: Runs) -> TrainingRun:
+    return runs.get(run_id).to_wire()
+
+
+@router.delete("/{run_id}", dependencies=[Admin])
+def cancel(run_id: str, runs: Runs) -> TrainingRun:
+    """Ends the run and all of its processes; what it wrote stays."""
+    return runs.cancel(run_id).to_wire()
+
+
+@router.get("/{run_id}/logs")
+async def logs(run_id: str, runs: Runs, follow_: Annotated[bool, Query(alias="follow")] = False) -> StreamingResponse:
+    """The run's output as text; with `follow`, what is still to come until the run ends."""
+    run = runs.get(run_id)
+    parts = follow(runs, run) if follow_ else read_all(runs, run)
+    return StreamingResponse(parts, media_type="text/plain; charset=utf-8")
+
+
+@router.get("/{run_id}/metrics")
+def metrics(run_id: str, runs: Runs, progress: RunProgress, since: Annotated[int, Query(ge=0)] = 0) -> TrainingMetrics:
+    """Metrics of each step after `since`."""
+    return progress.metrics(runs.get(run_id), since)
+
+
+@router.get("/{run_id}/checkpoints")
+def checkpoints(run_id: str, runs: Runs, found: RunCheckpoints) -> CheckpointList:
+    return CheckpointList(checkpoints=found.list(runs.get(run_id)))
+
+
+@router.post("/{run_id}/checkpoints/{step}/promote", dependencies=[Admin])
+async def promote(run_id: str, step: int, runs: Runs, found: RunCheckpoints) -> Promotion:
+    """Has the policy service load the checkpoint, which bumps its version."""
+    return await found.promote(runs.get(run_id), step)

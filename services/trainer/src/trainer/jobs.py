@@ -1,0 +1,83 @@
+"""Makes the job of a run: checks its paths, lays out its folder, and names command and environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import parallelsearch
+from parallelsearch.errors import InvalidInput
+from parallelsearch.schemas.training import ReinforcementSpec, SupervisedSpec
+from trainer.command import RunPaths, openrlhf_command
+from trainer.launchers.interface import Job
+from trainer.roots import resolve, resolve_model
+from trainer.settings import TrainerSettings
+
+PACKAGE = Path(__file__).resolve().parent
+SPEC_FILE = "spec.json"
+ROLLOUTS = "rollouts"
+DATA_SUFFIXES = {".jsonl", ".json", ".parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobBuilder:
+    settings: TrainerSettings
+
+    def folder(self, run_id: str) -> Path:
+        return self.settings.runs_dir.resolve() / run_id
+
+    def build(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> Job:
+        """The job; nothing is written.
+
+        Raises:
+            InvalidInput: a path is not there or not allowed; names the field.
+        """
+        paths = self._paths(run_id, spec)
+        secret = self.settings.wandb_key
+        command = openrlhf_command(
+            spec,
+            paths,
+            python=_executable(self.settings.openrlhf_python),
+            version=self.settings.openrlhf_version,
+            wandb_key=secret.get_secret_value() if secret else None,
+        )
+        return Job(run_id, tuple(command), self._environment(spec, paths), paths.folder, spec.resources)
+
+    def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
+        """Writes what the run's processes read."""
+        (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
+        (job.folder / SPEC_FILE).write_text(spec.model_dump_json(indent=2))
+
+    def _paths(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> RunPaths:
+        evaluation = spec.evaluation.data if isinstance(spec, ReinforcementSpec) else None
+        return RunPaths(
+            model=resolve_model(spec.model, self.settings.model_roots),
+            data=self._data(spec.data, "data"),
+            evaluation=self._data(evaluation, "evaluation.data") if evaluation else None,
+            folder=self.folder(run_id),
+            agent=PACKAGE / "agent.py",
+        )
+
+    def _data(self, place: str, field: str) -> Path:
+        path = resolve(place, self.settings.data_roots, field)
+        if not path.is_file() or path.suffix not in DATA_SUFFIXES:
+            raise InvalidInput(f"{field}: {place} is no {', '.join(sorted(DATA_SUFFIXES))} file.")
+        return path
+
+    def _environment(self, spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> dict[str, str]:
+        sources = [PACKAGE.parent, Path(parallelsearch.__file__).resolve().parent.parent]
+        given = os.environ.get("PYTHONPATH", "")
+        environment = {
+            "PYTHONPATH": os.pathsep.join([*map(str, sources), *([given] if given else [])]),
+            "TRAINER_RUN_FOLDER": str(paths.folder),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        if isinstance(spec, ReinforcementSpec):
+            environment["TRAINER_RETRIEVER_URL"] = spec.retriever_url or self.settings.retriever_url
+        return environment
+
+
+def _executable(python: Path) -> str:
+    """A bare name is looked up on the path; anything else is a path, kept unresolved because it may be an environment's link."""
+    return str(python) if len(python.parts) == 1 else str(Path.cwd() / python)

@@ -1,0 +1,1 @@
+"""Where runs run: `local` process groups, `ray` jobs, `kubernetes` jobs, behind the one interface of `interface`."""

@@ -1,0 +1,70 @@
+"""What a launcher does. The truth about a run lies with the launcher, so that a restarted trainer finds its runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from parallelsearch.errors import InvalidInput, UpstreamUnavailable
+from parallelsearch.schemas.training import ResourcesSpec, RunState
+
+
+class LaunchRefused(InvalidInput):
+    """The launcher will not take the run; the sentence says why and what to do."""
+
+    code, title = "launch-refused", "Launch refused"
+
+
+class LauncherUnavailable(UpstreamUnavailable):
+    """The cluster behind a launcher cannot be reached now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A command to run for a training run. `folder` holds all that the run reads and writes."""
+
+    run_id: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: Path
+    resources: ResourcesSpec
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "output.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`queued` until the launcher has started it; `detail` is the launcher's own word on a failure."""
+
+    state: RunState
+    detail: str = ""
+
+
+class Launcher(Protocol):
+    def check(self, resources: ResourcesSpec) -> None:
+        """Raises LaunchRefused where such a run can never start here."""
+        ...
+
+    def start(self, job: Job) -> str:
+        """Starts the job, or finds it if it was started already; gives back its handle.
+
+        Raises:
+            LaunchRefused: it is not taken. LauncherUnavailable: try again later.
+        """
+        ...
+
+    def status(self, handle: str, job: Job) -> Status:
+        """Raises LauncherUnavailable if nothing can be said now."""
+        ...
+
+    def cancel(self, handle: str, job: Job) -> None:
+        """Ends all of it; returns when it is over or the launcher has taken the order."""
+        ...
+
+    def logs(self, handle: str, job: Job, offset: int) -> bytes:
+        """What the job wrote from byte `offset` on, at most a megabyte; empty if there is nothing new."""
+        ...

@@ -1,0 +1,131 @@
+"""Runs on this machine: one process group per run, which outlives the trainer service and is found again after a restart.
+
+A run's processes carry its id in their environment, so that cancelling reaches those that left the group too (Ray's daemons).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from parallelsearch.schemas.training import ResourcesSpec, RunState
+from trainer.launchers.interface import Job, LaunchRefused, Status
+
+RUN_ID = "PARALLELSEARCH_RUN_ID"
+EXIT_CODE = "exit_code"
+MAX_READ = 1_000_000
+# The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
+WRAPPER = 'set +e; "$@"; code=$?; echo $code > "$0.new" && mv "$0.new" "$0"; exit $code'
+
+
+def count_gpus() -> int:
+    """NVIDIA GPUs that the driver shows on this machine."""
+    return len([path for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit()])
+
+
+class LocalLauncher:
+    """`gpus` counts the machine's GPUs; `grace_s` is how long a cancelled run may take before it is killed."""
+
+    def __init__(self, *, gpus: Callable[[], int] = count_gpus, grace_s: float = 10.0) -> None:
+        self._gpus = gpus
+        self._grace_s = grace_s
+
+    def check(self, resources: ResourcesSpec) -> None:
+        there = self._gpus()
+        if resources.nodes > 1:
+            raise LaunchRefused("resources.nodes: the local launcher has one machine; use ray or kubernetes for several.")
+        if there == 0:
+            raise LaunchRefused(
+                "This machine has no NVIDIA GPU, so a training run cannot start here: use the ray or kubernetes launcher, "
+                "or ask for a dry run to see the command."
+            )
+        if resources.gpus_per_node > there:
+            raise LaunchRefused(f"resources.gpus_per_node: {resources.gpus_per_node} GPUs are asked for, this machine has {there}.")
+
+    def start(self, job: Job) -> str:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        executable = job.command[0]
+        if shutil.which(executable) is None:
+            raise LaunchRefused(f"{executable} is not there: make OpenRLHF's environment first (see docs/training.md).")
+        running = next(_processes_of(job.run_id), None)
+        if running is None:
+            running = self._spawn(job)
+        return f"{running.pid}:{running.create_time()}"
+
+    def _spawn(self, job: Job) -> psutil.Process:
+        command = ["/bin/sh", "-c", WRAPPER, str(job.folder.resolve() / EXIT_CODE), *job.command]
+        environment = {**os.environ, **job.environment, RUN_ID: job.run_id, "PYTHONUNBUFFERED": "1"}
+        with job.log.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=job.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return psutil.Process(process.pid)
+
+    def status(self, handle: str, job: Job) -> Status:
+        if _leader(handle) is not None:
+            return Status(RunState.RUNNING)
+        try:
+            code = int((job.folder / EXIT_CODE).read_text())
+        except (OSError, ValueError):
+            return Status(RunState.FAILED, "The run's processes are gone without an exit code: they were killed.")
+        if code == 0:
+            return Status(RunState.SUCCEEDED)
+        return Status(RunState.FAILED, f"The run ended with exit code {code}.")
+
+    def cancel(self, handle: str, job: Job) -> None:
+        leader = _leader(handle)
+        found = {process.pid: process for process in _processes_of(job.run_id)}
+        if leader is not None:
+            found |= {process.pid: process for process in [leader, *leader.children(recursive=True)]}
+        for signal_ in (signal.SIGTERM, signal.SIGKILL):
+            alive = [process for process in found.values() if process.is_running()]
+            for process in alive:
+                _send(process, signal_)
+            psutil.wait_procs(alive, timeout=self._grace_s)
+
+    def logs(self, handle: str, job: Job, offset: int) -> bytes:
+        try:
+            with job.log.open("rb") as file:
+                file.seek(offset)
+                return file.read(MAX_READ)
+        except FileNotFoundError:
+            return b""
+
+
+def _leader(handle: str) -> psutil.Process | None:
+    """The run's shell if it lives; a process that merely took over its number is not it."""
+    pid, _, created = handle.partition(":")
+    try:
+        process = psutil.Process(int(pid))
+        same = abs(process.create_time() - float(created)) < 0.01
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.NoSuchProcess, ValueError):
+        return None
+
+
+def _processes_of(run_id: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(RUN_ID) == run_id:
+                yield process
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+def _send(process: psutil.Process, signal_: signal.Signals) -> None:
+    try:
+        process.send_signal(signal_)
+    except psutil.NoSuchProcess:
+        return

@@ -1,0 +1,30 @@
+"""A run's output as a stream: all there is, or as it comes until the run has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from trainer.service import TrainingRuns
+from trainer.store import Run
+
+FOLLOW_EVERY_S = 0.5
+
+
+async def read_all(runs: TrainingRuns, run: Run, offset: int = 0) -> AsyncIterator[bytes]:
+    while part := await asyncio.to_thread(runs.read_log, run, offset):
+        offset += len(part)
+        yield part
+
+
+async def follow(runs: TrainingRuns, run: Run) -> AsyncIterator[bytes]:
+    offset = 0
+    while True:
+        # The state is read before the log, so that nothing written before the end is missed.
+        run = await asyncio.to_thread(runs.get, run.id)
+        async for part in read_all(runs, run, offset):
+            offset += len(part)
+            yield part
+        if run.state.is_final:
+            return
+        await asyncio.sleep(FOLLOW_EVERY_S)

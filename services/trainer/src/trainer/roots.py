@@ -1,0 +1,31 @@
+"""Which paths a run may name: models, data and checkpoints come from allowed roots only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from parallelsearch.errors import InvalidInput
+
+
+def resolve(place: str, roots: Sequence[Path], field: str) -> Path:
+    """The real path of `place`, which is absolute or lies below one of the roots; links are followed before judging.
+
+    Raises:
+        InvalidInput: it is outside of every root, or not there; names the field.
+    """
+    allowed = [root.resolve() for root in roots]
+    for candidate in [Path(place)] if Path(place).is_absolute() else [root / place for root in allowed]:
+        real = candidate.resolve()
+        if any(real.is_relative_to(root) for root in allowed) and real.exists():
+            return real
+    names = ", ".join(map(str, roots)) or "none"
+    raise InvalidInput(f"{field}: {place} is not there, or not below an allowed root ({names}).")
+
+
+def resolve_model(place: str, roots: Sequence[Path], field: str = "model") -> Path:
+    """A model directory (with `config.json`)."""
+    path = resolve(place, roots, field)
+    if not (path / "config.json").is_file():
+        raise InvalidInput(f"{field}: {place} holds no config.json, so it is no model directory.")
+    return path

@@ -1,0 +1,157 @@
+"""Training runs in SQLite: what was asked for and where it stands. Every change of state goes through `Store.move`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import JSON, String, create_engine, event, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from parallelsearch.schemas.training import SPEC, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
+
+TRANSITIONS: dict[RunState, frozenset[RunState]] = {
+    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED}),
+    RunState.RUNNING: frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}),
+    RunState.SUCCEEDED: frozenset(),
+    RunState.FAILED: frozenset(),
+    RunState.CANCELLED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A training run; `handle` is how its launcher finds it again, empty until it was started."""
+
+    id: str
+    state: RunState
+    spec: ReinforcementSpec | SupervisedSpec
+    created_at: str
+    started_at: str = ""
+    finished_at: str = ""
+    detail: str = ""
+    handle: str = ""
+    idempotency_key: str | None = None
+    last_log_lines: tuple[str, ...] = ()
+    flags: tuple[str, ...] = field(default=())
+
+    def to_wire(self) -> TrainingRun:
+        return TrainingRun(
+            id=self.id,
+            state=self.state,
+            spec=self.spec,
+            created_at=self.created_at,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            detail=self.detail,
+            last_log_lines=list(self.last_log_lines),
+            flags=list(self.flags),
+        )
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class _Base(DeclarativeBase):
+    pass
+
+
+class _Row(_Base):
+    __tablename__ = "training_runs"
+
+    id: Mapped[str] = mapped_column(String, primary_key=True)
+    state: Mapped[str]
+    spec: Mapped[str]
+    created_at: Mapped[str] = mapped_column(index=True)
+    started_at: Mapped[str] = mapped_column(default="")
+    finished_at: Mapped[str] = mapped_column(default="")
+    detail: Mapped[str] = mapped_column(default="")
+    handle: Mapped[str] = mapped_column(default="")
+    idempotency_key: Mapped[str | None] = mapped_column(unique=True, default=None)
+    last_log_lines: Mapped[list[str]] = mapped_column(JSON, default=list)
+    flags: Mapped[list[str]] = mapped_column(JSON, default=list)
+
+
+def _run(row: _Row) -> Run:
+    return Run(
+        id=row.id,
+        state=RunState(row.state),
+        spec=SPEC.validate_json(row.spec),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        detail=row.detail,
+        handle=row.handle,
+        idempotency_key=row.idempotency_key,
+        last_log_lines=tuple(row.last_log_lines),
+        flags=tuple(row.flags),
+    )
+
+
+class Store:
+    """Thread-safe; a change is on disk when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 10})
+        event.listen(self._engine, "connect", lambda connection, _: connection.execute("PRAGMA journal_mode=WAL"))
+        _Base.metadata.create_all(self._engine)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def add(self, run: Run) -> Run:
+        """Stores a new run; if its idempotency key is taken, gives back the run that has it."""
+        row = _Row(
+            id=run.id,
+            state=run.state,
+            spec=run.spec.model_dump_json(),
+            created_at=run.created_at,
+            idempotency_key=run.idempotency_key,
+            last_log_lines=[],
+            flags=[],
+        )
+        try:
+            with Session(self._engine) as session, session.begin():
+                session.add(row)
+        except IntegrityError:
+            with Session(self._engine) as session:
+                query = select(_Row).where(_Row.idempotency_key == run.idempotency_key)
+                return _run(session.scalars(query).one())
+        return run
+
+    def get(self, run_id: str) -> Run | None:
+        with Session(self._engine) as session:
+            row = session.get(_Row, run_id)
+            return _run(row) if row else None
+
+    def list(self, *states: RunState) -> list[Run]:
+        """Runs in the order of their submission; all, or those in `states`."""
+        query = select(_Row).order_by(_Row.created_at, _Row.id)
+        if states:
+            query = query.where(_Row.state.in_(states))
+        with Session(self._engine) as session:
+            return [_run(row) for row in session.scalars(query)]
+
+    def move(self, run: Run, to: RunState, *, detail: str = "", last_log_lines: tuple[str, ...] = ()) -> bool:
+        """Takes a run to another state, unless someone else moved it meanwhile (then False)."""
+        if to not in TRANSITIONS[run.state]:
+            return False
+        values: dict[str, object] = {"state": to, "detail": detail, "last_log_lines": list(last_log_lines)}
+        values["started_at" if to is RunState.RUNNING else "finished_at"] = now()
+        statement = update(_Row).where(_Row.id == run.id, _Row.state == run.state).values(**values)
+        return self._changed(statement)
+
+    def set_handle(self, run: Run, handle: str) -> None:
+        self._changed(update(_Row).where(_Row.id == run.id).values(handle=handle))
+
+    def set_flags(self, run: Run, flags: tuple[str, ...]) -> None:
+        self._changed(update(_Row).where(_Row.id == run.id).values(flags=list(flags)))
+
+    def _changed(self, statement: object) -> bool:
+        with Session(self._engine) as session, session.begin():
+            result = session.execute(statement)  # type: ignore[call-overload]
+            return bool(result.rowcount)
