@@ -64,12 +64,23 @@ def resume(console: Console, settings: PlatformSettings, running: Snapshot) -> i
             console.print(plain(f"{step.name} {step.death}"), soft_wrap=True)
         console.print(Text(f"Starting again: {', '.join(step.name for step in running.dead)}"))
         return begin(console, settings, lambda watch: launch.revive(settings.state, running, watch.update))
+    if changed := changed_settings(settings):
+        names = ", ".join(changed)
+        console.print(Text(f"Up at {running.url}, but with other settings ({names})."), soft_wrap=True)
+        console.print(Text("For the new ones, stop it first: parallelsearch down"))
+        return 1
     status = look(settings.state)
     for service in status.services:
         if service.health is not Health.READY:
             console.print(plain(f"  {service.name:<10} {service.health}: {service.detail}"), soft_wrap=True)
     console.print(Text(f"Already up at {status.url}"))
     return 0 if status.health in {Health.READY, Health.DEGRADED} else 1
+
+
+def changed_settings(settings: PlatformSettings) -> list[str]:
+    """The variables in which the platform that runs differs from what this environment asks for."""
+    wanted, there = plan_of(settings).env, launch.read_plan(settings.state.plan)
+    return sorted(name for name in wanted if there and there.env.get(name) != wanted[name])
 
 
 @contextmanager

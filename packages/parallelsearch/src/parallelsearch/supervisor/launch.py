@@ -182,7 +182,7 @@ def stop(state: StateFolder, report: Report) -> StopResult:
 
 def _ask_to_end(state: StateFolder, found: Snapshot, report: Report) -> None:
     """SIGTERM to the supervising process, which has the graces of all steps and ten seconds; then it is killed."""
-    plan = _read_plan(state.plan)
+    plan = read_plan(state.plan)
     patience_s = 10 + sum(step.stop_grace_s + 5 for step in plan.steps) if plan else 120
     with suppress(psutil.NoSuchProcess):
         psutil.Process(found.supervisor.pid).terminate()
@@ -197,7 +197,7 @@ def _ask_to_end(state: StateFolder, found: Snapshot, report: Report) -> None:
         report(latest)
 
 
-def _read_plan(path: Path) -> Plan | None:
+def read_plan(path: Path) -> Plan | None:
     try:
         return PLANS.validate_json(path.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -80,6 +80,6 @@ def from_environment(environ: Mapping[str, str], here: Path) -> PlatformSettings
         redis_url=environ.get("REDIS_URL", ""),
         redis_port=port(environ, "REDIS_PORT"),
         policy_base_url=environ.get("POLICY_BASE_URL", ""),
-        index=environ.get("RETRIEVER_INDEX", ""),
+        index=str((here / index).resolve()) if (index := environ.get("RETRIEVER_INDEX", "")) else "",
         admin_token=environ.get("ADMIN_TOKEN", ""),
     )

@@ -1,0 +1,65 @@
+# Everything a person types. `make help` lists it; the work is done by requirements/install.py and the command line.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The first Python that is of a right version and really runs: a shim in the PATH may be there and fail.
+ifndef PYTHON
+PYTHON := $(shell for name in python3.11 python3.12 python3 python; do for path in $$(type -aP $$name 2>/dev/null); do \
+  "$$path" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo "$$path" && exit; \
+  done; done)
+endif
+VENV_PYTHON := .venv/bin/python
+PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
+PYTEST := $(VENV_PYTHON) -m pytest
+SAMPLE := Who is older, Claude Monet or Camille Pissarro?
+
+.PHONY: help python run stop test lint lint-installed format test-e2e setup-dev lock clean
+
+help: ## Say what there is
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
+	  || grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST)
+
+python:
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or 3.12 is needed and none was found; install one, or name it: make PYTHON=/path/to/python3.11 run" >&2; exit 1; }
+
+run: python ## Set up, start everything, ask a sample question, leave it running
+	@$(PYTHON) requirements/install.py engine-cpu
+	@$(PARALLELSEARCH) up
+	@$(PARALLELSEARCH) ask "$(SAMPLE)"
+	@echo
+	@echo "ParallelSearch is running. Ask it:  .venv/bin/parallelsearch ask \"…\"     Stop it:  make stop"
+	@$(PARALLELSEARCH) status
+
+stop: ## Stop everything, leave no process behind
+	@if [ -x $(VENV_PYTHON) ]; then $(PARALLELSEARCH) down; else echo "Nothing was set up, so nothing runs."; fi
+
+setup-dev: python
+	@$(PYTHON) requirements/install.py dev
+
+test: setup-dev ## Lint, types, import contracts, unit and integration tests
+	@$(MAKE) lint-installed
+	@$(PYTEST)
+
+test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
+	@$(PYTEST) -m e2e tests/e2e --timeout 900
+
+lint: setup-dev ## Style, types, import contracts
+	@$(MAKE) lint-installed
+
+lint-installed:
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m ruff format --check .
+	@$(VENV_PYTHON) -m mypy packages services
+	@.venv/bin/lint-imports
+
+format: setup-dev ## Put the code into the house style
+	@$(VENV_PYTHON) -m ruff check --fix .
+	@$(VENV_PYTHON) -m ruff format .
+
+lock: setup-dev ## Renew the pinned lists in requirements/
+	@requirements/lock
+
+clean: stop ## Stop, then remove environment, state and caches of the tools
+	@rm -rf .venv .state .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
