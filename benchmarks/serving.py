@@ -104,12 +104,12 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def machine() -> str:
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if line.startswith("model name")), platform.machine()
-    )
-    flags = next((line for line in Path("/proc/cpuinfo").open() if line.startswith("flags")), "")
-    vector = [flag for flag in ("avx512_bf16", "amx_bf16", "avx512_vnni", "avx512f", "avx2") if f" {flag}" in flags]
-    return f"{os.cpu_count()} cores {model} ({', '.join(vector[:3])}), {psutil.virtual_memory().total / 2**30:.0f} GiB, Python {platform.python_version()}"
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    vector = ", ".join(flag for flag in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in flags)
+    memory = psutil.virtual_memory().total / 2**30
+    return f"{os.cpu_count()} cores {model} ({vector}), {memory:.0f} GiB, Python {platform.python_version()}"
 
 
 def commit() -> str:
