@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+import time
 from contextlib import asynccontextmanager
 
 import pytest
 
 from parallelsearch.errors import DeadlineExceeded, Overloaded
 from parallelsearch.rollout.types import Passage
-from retriever.batcher import Batcher, BatchLimits
+from retriever.batcher import Batcher, BatchLimits, CallerGone
 from retriever.searcher import BatchResult, BatchTimings
 
 
@@ -19,11 +20,13 @@ class Work:
         self.batches, self.threads = [], set()
         self.gate = threading.Event()
         self.gate.set()
+        self.takes_s = 0.0
 
     def __call__(self, queries, top_k):
         self.batches.append(list(queries))
         self.threads.add(threading.get_ident())
         self.gate.wait(5)
+        time.sleep(self.takes_s)
         if "poison" in queries:
             raise RuntimeError("poisoned")
         rows = [tuple(Passage(f"{query}-{rank}", "", "") for rank in range(top_k)) for query in queries]
@@ -45,7 +48,7 @@ async def held_up(batcher, work):
     """One query runs and waits, so that what follows queues."""
     work.gate.clear()
     first = asyncio.create_task(batcher.submit(["first"], 1))
-    while not work.batches:
+    while not work.batches or work.batches[-1] != ["first"]:
         await asyncio.sleep(0.001)
     return first
 
@@ -59,8 +62,58 @@ async def test_what_arrives_while_a_batch_runs_is_one_batch_of_distinct_queries(
         work.gate.set()
         answers = await asyncio.gather(first, *others)
     assert work.batches == [["first"], ["q0", "q1", "q2"]]
-    assert [rows[0][0].id for rows, _ in answers[1:]] == [f"q{n % 3}-0" for n in range(9)]
+    assert [answer.rows[0][0].id for answer in answers[1:]] == [f"q{n % 3}-0" for n in range(9)]
     assert len(work.threads) == 1
+
+
+async def test_a_query_that_runs_already_is_not_run_again_unless_more_passages_are_wanted():
+    work = Work()
+    async with running(work) as batcher:
+        first = await held_up(batcher, work)
+        same, more = asyncio.create_task(batcher.submit(["first"], 1)), asyncio.create_task(batcher.submit(["first"], 2))
+        await asyncio.sleep(0)
+        work.gate.set()
+        assert [len((await each).rows[0]) for each in (first, same, more)] == [1, 1, 2]
+    assert work.batches == [["first"], ["first"]]
+
+
+async def test_a_small_request_is_not_held_up_by_a_large_one_that_came_before():
+    work = Work()
+    async with running(work, max_batch=8) as batcher:
+        await held_up(batcher, work)
+        large = asyncio.create_task(batcher.submit([f"large{n}" for n in range(100)], 1))
+        await asyncio.sleep(0)
+        small = asyncio.create_task(batcher.submit(["small"], 1))
+        await asyncio.sleep(0)
+        work.gate.set()
+        await asyncio.gather(large, small)
+    assert "small" in [query for batch in work.batches[:4] for query in batch]
+
+
+async def test_a_request_the_queue_would_not_reach_in_time_is_refused_at_once():
+    work = Work()
+    async with running(work) as batcher:
+        work.takes_s = 0.3
+        await batcher.submit(["measured"], 1)
+        await held_up(batcher, work)
+        waiting = asyncio.create_task(batcher.submit(["a", "b"], 1))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await batcher.submit(["c"], 1, deadline_s=0.4)
+        work.gate.set()
+        await waiting
+
+
+async def test_queries_of_a_caller_that_hung_up_are_not_searched():
+    async def gone():
+        return True
+
+    work = Work()
+    async with running(work) as batcher:
+        await held_up(batcher, work)
+        with pytest.raises(CallerGone):
+            await batcher.submit(["nobody listens"], 1, gone=gone)
+    assert work.batches == [["first"]]
 
 
 async def test_each_request_gets_its_own_top_k_from_a_shared_query():
@@ -70,15 +123,15 @@ async def test_each_request_gets_its_own_top_k_from_a_shared_query():
         one, five = asyncio.create_task(batcher.submit(["q"], 1)), asyncio.create_task(batcher.submit(["q"], 5))
         await asyncio.sleep(0.01)
         work.gate.set()
-        assert [len((await each)[0][0]) for each in (one, five)] == [1, 5]
+        assert [len((await each).rows[0]) for each in (one, five)] == [1, 5]
 
 
 async def test_a_request_larger_than_a_batch_is_answered_in_order():
     work = Work()
     async with running(work, max_batch=4) as batcher:
-        rows, _ = await batcher.submit([f"q{n}" for n in range(10)], 1)
+        answer = await batcher.submit([f"q{n}" for n in range(10)], 1)
     assert [len(batch) for batch in work.batches] == [4, 4, 2]
-    assert [row[0].id for row in rows] == [f"q{n}-0" for n in range(10)]
+    assert [row[0].id for row in answer.rows] == [f"q{n}-0" for n in range(10)]
 
 
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
@@ -93,15 +146,15 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
         joined = asyncio.create_task(batcher.submit(list("ab"), 1))
         await asyncio.sleep(0)
         work.gate.set()
-        assert len((await waiting)[0]) == 3
-        assert len((await joined)[0]) == 2
+        assert len((await waiting).rows) == 3
+        assert len((await joined).rows) == 2
 
 
 async def test_an_idle_queue_takes_a_request_larger_than_itself():
     work = Work()
     async with running(work, max_queued=4) as batcher:
-        rows, _ = await batcher.submit([str(n) for n in range(50)], 1)
-    assert len(rows) == 50
+        answer = await batcher.submit([str(n) for n in range(50)], 1)
+    assert len(answer.rows) == 50
 
 
 async def test_a_request_that_waits_too_long_is_told_and_its_queries_are_not_searched():
@@ -124,7 +177,7 @@ async def test_a_caller_that_hangs_up_takes_nothing_from_the_others():
         gone.cancel()
         await asyncio.sleep(0)
         work.gate.set()
-        assert (await stays)[0][0][0].id == "b-0"
+        assert (await stays).rows[0][0].id == "b-0"
     assert work.batches == [["first"], ["b"]]
 
 
@@ -133,7 +186,7 @@ async def test_a_batch_that_fails_fails_its_own_requests_only():
     async with running(work) as batcher:
         with pytest.raises(RuntimeError, match="poisoned"):
             await batcher.submit(["poison"], 1)
-        assert len((await batcher.submit(["fine"], 1))[0]) == 1
+        assert len((await batcher.submit(["fine"], 1)).rows) == 1
 
 
 async def test_stopping_answers_what_waits():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallelsearch.errors import ConfigurationError
+from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import EncoderRules
 from retriever.encoders.load import load
 from retriever.encoders.resolve import resolve, with_rules
@@ -103,3 +104,10 @@ def test_batches_hold_every_row_once_and_keep_their_budget(lengths, budget):
     batches = list(by_length(lengths, budget))
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget for batch in batches)
+
+
+def test_query_vectors_are_kept_up_to_a_number(encoder):
+    kept = QueryVectors(encoder, 2)
+    first = kept.of(["a", "b"])
+    assert np.array_equal(kept.of(["b", "c", "a"])[[0, 2]], first[[1, 0]])
+    assert np.allclose(kept.of(["d"]), encoder.encode_queries(["d"]), atol=1e-6)

@@ -46,6 +46,18 @@ def test_it_is_ready_only_with_an_index_and_says_how_many_passages(client, rows)
     assert client.get("/readyz").json() == {"status": "ready", "checks": {"index": f"{len(rows)} passages"}}
 
 
+def test_an_answer_says_where_its_time_went(client):
+    timing = retrieve(client, queries=[MONET]).headers["server-timing"]
+    assert [part.split(";")[0] for part in timing.split(", ")] == ["queue", "encode", "search", "load"]
+    assert all(float(part.split("dur=")[1]) >= 0 for part in timing.split(", "))
+
+
+def test_a_deadline_that_is_no_number_is_named(client):
+    response = client.post("/v1/retrieve", json={"queries": [MONET]}, headers={"X-Deadline-Ms": "soon"})
+    assert response.status_code == 422
+    assert "X-Deadline-Ms" in response.json()["detail"]
+
+
 def test_stages_are_measured(client):
     retrieve(client, queries=["a query nobody asked before"])
     text = client.get("/metrics").text

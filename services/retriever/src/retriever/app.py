@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from parallelsearch.errors import ParallelSearchError
 from retriever.batcher import BatchLimits
 from retriever.endpoints import State, router
+from retriever.index.opened import open_index
 from retriever.service import Retriever
 from retriever.settings import RetrieverSettings
 from servicekit.app import create_app as create_service
@@ -21,8 +22,8 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
     Raises:
         ConfigurationError, IndexMismatch: see `open_index`.
     """
-    limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s)
-    return Retriever.open(settings.index, settings.encoder, limits)
+    limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
+    return Retriever(open_index(settings.index, settings.encoder), limits, settings.cached_queries)
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:

@@ -1,24 +1,30 @@
 """Coalesces concurrent requests into batches for the one thread that owns encoder and index.
 
 All state lives on the event loop; the owner's thread gets a batch and gives back its rows. While a batch runs, queries
-gather for the next one: alone, a query waits for nothing, and under load batches grow by themselves. Equal queries that
-wait are one query. The queue is bounded: what does not fit is refused at once.
+gather for the next one: alone, a query waits for nothing, and under load batches grow by themselves. After a batch of many,
+the next start is held back for a moment (`Window`), so that the callers just answered make it into one batch. A query that
+waits or runs already is not run twice. The queue is bounded: what does not fit is refused at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 
-from parallelsearch.errors import DeadlineExceeded, Overloaded
+from parallelsearch.errors import DeadlineExceeded, Overloaded, ParallelSearchError
 from parallelsearch.rollout.types import Passage
 from retriever import metrics
 from retriever.searcher import BatchResult
+from retriever.waiting import Entry, FairQueue, Ticket
 
 Work = Callable[[Sequence[str], int], BatchResult]
+Gone = Callable[[], Awaitable[bool]]
+
+_HANG_UP_CHECK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +33,13 @@ class BatchLimits:
 
     max_batch: int = 64
     max_queued: int = 8_192
-    deadline_s: float = 25.0
+    deadline_s: float = 110.0
+    window_s: float = 0.004
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where a request's time went, in seconds; several batches add up."""
+    """Where a request's time went, in seconds: of the query that waited longest, and of the batch it ran in."""
 
     queue_s: float = 0.0
     encode_s: float = 0.0
@@ -40,124 +47,194 @@ class Timings:
     load_s: float = 0.0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """One distinct query and the requests that wait for it."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One tuple of passages per query, in the order of the queries."""
 
-    query: str
-    top_k: int
-    since: float
-    answer: asyncio.Future[tuple[tuple[Passage, ...], Timings]]
-    askers: int = 1
+    rows: list[tuple[Passage, ...]]
+    timings: Timings
 
 
-@dataclass(slots=True)
+class CallerGone(ParallelSearchError):
+    """The caller hung up. Nobody reads this answer; its status keeps it apart in logs and metrics."""
+
+    code, title, status = "caller-gone", "Caller gone", 499
+
+
 class Batcher:
     """`submit` from any task of one event loop, between `start` and `stop`."""
 
-    work: Work
-    limits: BatchLimits = field(default_factory=BatchLimits)
-    _queue: dict[str, _Waiting] = field(default_factory=dict)
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _owner: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "retriever-owner"))
-    _loop_task: asyncio.Task[None] | None = None
-    _stopping: bool = False
+    def __init__(self, work: Work, limits: BatchLimits | None = None) -> None:
+        self.work = work
+        self.limits = limits or BatchLimits()
+        self._queue = FairQueue()
+        self._running: dict[str, Entry] = {}
+        self._wake = asyncio.Event()
+        self._owner = ThreadPoolExecutor(1, "retriever-owner")
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._pace = Pace()
 
     @property
     def running(self) -> bool:
-        return self._loop_task is not None and not self._loop_task.done()
+        return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        self._loop_task = asyncio.create_task(self._run(), name="retriever-batches")
+        self._task = asyncio.create_task(self._run(), name="retriever-batches")
 
     async def stop(self) -> None:
         """Answers everything that waits, then ends the owner's thread."""
         self._stopping = True
         self._wake.set()
-        if self._loop_task is not None:
-            await self._loop_task
+        if self._task is not None:
+            await self._task
         await asyncio.to_thread(self._owner.shutdown)
 
-    async def submit(self, queries: Sequence[str], top_k: int) -> tuple[list[tuple[Passage, ...]], Timings]:
-        """One tuple of at most `top_k` passages per query, in order.
+    async def submit(
+        self, queries: Sequence[str], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
+    ) -> Answered:
+        """At most `top_k` passages per query. `gone` is asked now and then whether the caller still listens.
 
         Raises:
-            Overloaded: the queue has no room for these queries.
+            Overloaded: the queue has no room for these queries, or would not reach them in time.
             DeadlineExceeded: they were not answered in time.
+            CallerGone: nobody listens any more.
         """
-        entries = self._enqueue(queries, top_k)
+        deadline_s = min(deadline_s or self.limits.deadline_s, self.limits.deadline_s)
+        ticket = Ticket(asyncio.get_running_loop().create_future())
+        entries = self._admit(queries, top_k, ticket, deadline_s)
         try:
-            async with asyncio.timeout(self.limits.deadline_s):
-                answers = [await asyncio.shield(entry.answer) for entry in entries]
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"Not answered within {self.limits.deadline_s:g} s. Send fewer queries at once, or try later."
-            ) from None
+            await _settled(ticket, deadline_s, gone)
         finally:
-            self._leave(entries)
-        return [passages[:top_k] for passages, _ in answers], _slowest([timings for _, timings in answers])
+            if ticket.open:
+                self._leave(ticket, entries.values())
+        found = [entries[query] for query in queries]
+        return Answered([entry.passages[:top_k] for entry in found], _slowest(entries.values()))
 
-    def _enqueue(self, queries: Sequence[str], top_k: int) -> list[_Waiting]:
-        new = {query for query in queries if query not in self._queue}
-        if self._queue and len(self._queue) + len(new) > self.limits.max_queued:
-            metrics.OVERLOADED.inc()
-            raise Overloaded(f"{len(self._queue)} queries wait already. Try again in a moment.", retry_after_s=1)
-        loop, now = asyncio.get_running_loop(), time.perf_counter()
-        entries: dict[str, _Waiting] = {}
-        for query in queries:
-            if query in entries:
-                continue
-            entry = self._queue.get(query)
+    def _admit(self, queries: Sequence[str], top_k: int, ticket: Ticket, deadline_s: float) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        new: list[str] = []
+        for query in dict.fromkeys(queries):
+            entry = self._joinable(query, top_k)
             if entry is None:
-                entry = self._queue[query] = _Waiting(query, top_k, now, loop.create_future())
+                new.append(query)
             else:
-                entry.top_k, entry.askers = max(entry.top_k, top_k), entry.askers + 1
-            entries[query] = entry
+                entries[query] = entry
+        self._refuse_if_full(len(new), deadline_s)
+        now = time.perf_counter()
+        for position, query in enumerate(new):
+            entries[query] = Entry(query, top_k, now)
+            self._queue.add(entries[query], position)
+        for entry in entries.values():
+            entry.top_k = max(entry.top_k, top_k)
+            entry.tickets.append(ticket)
+        ticket.open = len(entries)
         metrics.QUEUE_DEPTH.set(len(self._queue))
         self._wake.set()
-        return [entries[query] for query in queries]
+        return entries
 
-    def _leave(self, entries: list[_Waiting]) -> None:
+    def _joinable(self, query: str, top_k: int) -> Entry | None:
+        """The same query if it waits, or runs with as many passages."""
+        running = self._running.get(query)
+        if running is not None and running.top_k >= top_k:
+            return running
+        return self._queue.find(query)
+
+    def _refuse_if_full(self, new: int, deadline_s: float) -> None:
+        waiting = len(self._queue)
+        if not new or not waiting:
+            return
+        wait_s = self._pace.seconds_for(waiting)
+        if waiting + new > self.limits.max_queued or wait_s > deadline_s:
+            metrics.OVERLOADED.inc()
+            raise Overloaded(f"{waiting} queries wait already. Try again in a moment.", retry_after_s=min(max(wait_s / 2, 1), 30))
+
+    def _leave(self, ticket: Ticket, entries: Collection[Entry]) -> None:
         """A query that nobody waits for any more is not searched."""
-        for entry in {id(entry): entry for entry in entries}.values():
-            entry.askers -= 1
-            if entry.askers == 0 and self._queue.get(entry.query) is entry:
-                del self._queue[entry.query]
+        for entry in entries:
+            if ticket in entry.tickets:
+                entry.tickets.remove(ticket)
+            if not entry.tickets:
+                self._queue.drop(entry)
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         while not self._stopping:
             await self._wake.wait()
             self._wake.clear()
             while self._queue:
-                batch = [self._queue.pop(query) for query in list(self._queue)[: self.limits.max_batch]]
-                started = time.perf_counter()
-                metrics.QUEUE_DEPTH.set(len(self._queue))
-                metrics.BATCH_SIZE.observe(len(batch))
-                top_k = max(entry.top_k for entry in batch)
-                try:
-                    result = await loop.run_in_executor(self._owner, self.work, [entry.query for entry in batch], top_k)
-                except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to those who asked
-                    _fail(batch, error)
-                else:
-                    _answer(batch, result, started)
+                await self._gather()
+                await self._run_batch(self._queue.take(self.limits.max_batch))
+
+    async def _gather(self) -> None:
+        """Holds the start back while those answered just now are likely to ask again; never longer than the window."""
+        until, enough = self._pace.hold(self.limits.window_s)
+        while len(self._queue) < min(enough, self.limits.max_batch) and (left := until - time.perf_counter()) > 0:
+            self._wake.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), left)
+
+    async def _run_batch(self, batch: list[Entry]) -> None:
+        if not batch:
+            return
+        started = time.perf_counter()
+        top_k = max(entry.top_k for entry in batch)
+        for entry in batch:
+            entry.started, entry.top_k = started, top_k
+            metrics.QUEUE_SECONDS.observe(started - entry.since)
+        self._running = {entry.query: entry for entry in batch}
+        metrics.QUEUE_DEPTH.set(len(self._queue))
+        metrics.BATCH_SIZE.observe(len(batch))
+        loop = asyncio.get_running_loop()
+        try:
+            result = await loop.run_in_executor(self._owner, self.work, list(self._running), top_k)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to those who asked
+            for entry in batch:
+                entry.settle(error)
+        else:
+            for entry, passages in zip(batch, result.rows, strict=True):
+                entry.passages, entry.timings = passages, result.timings
+                entry.settle()
+        finally:
+            self._running = {}
+            self._pace.ran(len(batch), time.perf_counter() - started)
 
 
-def _answer(batch: list[_Waiting], result: BatchResult, started: float) -> None:
-    for entry, passages in zip(batch, result.rows, strict=True):
-        metrics.QUEUE_SECONDS.observe(started - entry.since)
-        if not entry.answer.done():
-            took = result.timings
-            entry.answer.set_result((passages, Timings(started - entry.since, took.encode_s, took.search_s, took.load_s)))
+class Pace:
+    """How fast batches run, and how long it is worth waiting for company."""
+
+    def __init__(self) -> None:
+        self._seconds_per_query = 0.0
+        self._last_size, self._last_took, self._last_end = 0, 0.0, 0.0
+
+    def ran(self, size: int, took_s: float) -> None:
+        self._last_size, self._last_took, self._last_end = size, took_s, time.perf_counter()
+        each = took_s / size
+        self._seconds_per_query = each if not self._seconds_per_query else 0.8 * self._seconds_per_query + 0.2 * each
+
+    def seconds_for(self, queries: int) -> float:
+        return queries * self._seconds_per_query
+
+    def hold(self, window_s: float) -> tuple[float, int]:
+        """Until when to wait, and for how many queries: no time at all behind a batch of one, or after a pause."""
+        if self._last_size <= 1:
+            return 0.0, 0
+        return self._last_end + min(window_s, self._last_took / 4), self._last_size
 
 
-def _fail(batch: list[_Waiting], error: Exception) -> None:
-    for entry in batch:
-        if not entry.answer.done():
-            entry.answer.set_exception(error)
-            entry.answer.exception()  # an answer that nobody awaits any more is no fault
+async def _settled(ticket: Ticket, deadline_s: float, gone: Gone | None) -> None:
+    until = time.perf_counter() + deadline_s
+    while True:
+        left = until - time.perf_counter()
+        await asyncio.wait([ticket.done], timeout=max(0.0, min(left, _HANG_UP_CHECK_S)))
+        if ticket.done.done():
+            return ticket.done.result()
+        if left <= _HANG_UP_CHECK_S:
+            raise DeadlineExceeded(f"Not answered within {deadline_s:g} s. Send fewer queries at once, or try later.")
+        if gone is not None and await gone():
+            raise CallerGone("The caller hung up.")
 
 
-def _slowest(timings: list[Timings]) -> Timings:
-    """Of the query that waited longest: the batch that a request ended with."""
-    return max(timings, key=lambda each: each.queue_s, default=Timings())
+def _slowest(entries: Collection[Entry]) -> Timings:
+    last = max(entries, key=lambda entry: entry.started - entry.since)
+    took = last.timings
+    return Timings(max(0.0, last.started - last.since), took.encode_s, took.search_s, took.load_s)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, TypedDict, cast
 
 import orjson
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
 
 from parallelsearch.rollout.types import Passage
 from parallelsearch.schemas.retrieval import IndexModel, RetrieveRequest, RetrieveResponse
 from parallelsearch.schemas.wire_retrieve import WireRetrieveRequest, WireRetrieveResponse
-from retriever.service import Retriever
+from retriever.batcher import Timings
+from retriever.service import Retrieved, Retriever
 from servicekit.bodies import body_schema, read_body
 
 router = APIRouter(tags=["retrieval"])
@@ -29,24 +31,26 @@ def state_of(request: Request) -> State:
 
 
 CurrentState = Annotated[State, Depends(state_of)]
+DeadlineMs = Annotated[int | None, Header(alias="X-Deadline-Ms", ge=1, description="When the caller stops waiting.")]
 
 
 @router.post("/v1/retrieve", response_model=RetrieveResponse, openapi_extra=body_schema(RetrieveRequest))
-async def retrieve(request: Request, state: CurrentState) -> Response:
+async def retrieve(request: Request, state: CurrentState, deadline_ms: DeadlineMs = None) -> Response:
     """The passages nearest to each query, best first."""
     body = await read_body(request, RetrieveRequest)
-    found = await state["retriever"].retrieve(body.queries, body.top_k)
-    return _json({"results": [[_passage(each) for each in row] for row in found.rows], "index": found.index.model_dump()})
+    found = await _retrieve(request, state, body.queries, body.top_k, deadline_ms)
+    results = [[_passage(each) for each in row] for row in found.rows]
+    return _json({"results": results, "index": found.index.model_dump()}, found.timings)
 
 
 @router.post("/retrieve", response_model=WireRetrieveResponse, openapi_extra=body_schema(WireRetrieveRequest))
-async def retrieve_for_trainers(request: Request, state: CurrentState) -> Response:
+async def retrieve_for_trainers(request: Request, state: CurrentState, deadline_ms: DeadlineMs = None) -> Response:
     """The same search in the shapes that existing RL trainers read."""
     body = await read_body(request, WireRetrieveRequest)
-    found = await state["retriever"].retrieve(body.texts, body.topk or state["default_top_k"])
+    found = await _retrieve(request, state, body.texts, body.topk or state["default_top_k"], deadline_ms)
     shape = _scored_document if body.return_scores else _document
     rows = [[shape(each) for each in row] for row in found.rows]
-    return _json({"result": rows, "results": rows})
+    return _json({"result": rows, "results": rows}, found.timings)
 
 
 @router.get("/v1/index")
@@ -68,5 +72,12 @@ def _scored_document(passage: Passage) -> dict[str, object]:
     return {"document": _document(passage), "score": passage.score}
 
 
-def _json(body: dict[str, object]) -> Response:
-    return Response(orjson.dumps(body), media_type="application/json")
+async def _retrieve(request: Request, state: State, queries: Sequence[str], top_k: int, deadline_ms: int | None) -> Retrieved:
+    deadline_s = None if deadline_ms is None else deadline_ms / 1000
+    return await state["retriever"].retrieve(queries, top_k, deadline_s=deadline_s, gone=request.is_disconnected)
+
+
+def _json(body: dict[str, object], timings: Timings) -> Response:
+    spent = (("queue", timings.queue_s), ("encode", timings.encode_s), ("search", timings.search_s), ("load", timings.load_s))
+    headers = {"Server-Timing": ", ".join(f"{name};dur={seconds * 1000:.2f}" for name, seconds in spent)}
+    return Response(orjson.dumps(body), headers=headers, media_type="application/json")

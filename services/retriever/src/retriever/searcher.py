@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from parallelsearch.rollout.types import Passage
 from retriever import metrics
+from retriever.encoders.cached import QueryVectors
 from retriever.index.opened import OpenIndex
 
 
@@ -29,12 +30,13 @@ class BatchResult:
 class Searcher:
     """Answers batches from one open index."""
 
-    def __init__(self, index: OpenIndex) -> None:
+    def __init__(self, index: OpenIndex, cached_queries: int = 0) -> None:
         self._index = index
+        self._vectors = QueryVectors(index.encoder, cached_queries)
 
     def run(self, queries: Sequence[str], top_k: int) -> BatchResult:
         started = time.perf_counter()
-        vectors = self._index.encoder.encode_queries(queries)
+        vectors = self._vectors.of(queries)
         encoded = time.perf_counter()
         scores, rows = self._index.search.search(vectors, min(top_k, self._index.search.rows))
         searched = time.perf_counter()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from parallelsearch.rollout.types import Passage
 from parallelsearch.schemas.retrieval import IndexModel
 from retriever import metrics
-from retriever.batcher import Batcher, BatchLimits, Timings
+from retriever.batcher import Batcher, BatchLimits, Gone, Timings
 from retriever.index.manifest import Manifest
-from retriever.index.opened import OpenIndex, open_index
+from retriever.index.opened import OpenIndex
 from retriever.searcher import Searcher
 from servicekit.health import Readiness
 
@@ -26,14 +25,10 @@ class Retrieved:
 class Retriever:
     """One open index behind one batcher. `start` and `stop` belong to the event loop that serves."""
 
-    def __init__(self, index: OpenIndex, limits: BatchLimits) -> None:
+    def __init__(self, index: OpenIndex, limits: BatchLimits, cached_queries: int = 0) -> None:
         self._index = index
-        self._batcher = Batcher(Searcher(index).run, limits)
+        self._batcher = Batcher(Searcher(index, cached_queries).run, limits)
         self.described = describe(index.manifest)
-
-    @classmethod
-    def open(cls, folder: Path, encoder: str | None, limits: BatchLimits) -> Retriever:
-        return cls(open_index(folder, encoder), limits)
 
     async def start(self) -> None:
         metrics.INDEX_PASSAGES.set(self.described.passages)
@@ -43,16 +38,18 @@ class Retriever:
         await self._batcher.stop()
         self._index.close()
 
-    async def retrieve(self, queries: Sequence[str], top_k: int) -> Retrieved:
+    async def retrieve(
+        self, queries: Sequence[str], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
+    ) -> Retrieved:
         """At most `top_k` passages per query, in the order of the queries; none of them for no queries.
 
         Raises:
-            Overloaded, DeadlineExceeded: see `Batcher.submit`.
+            Overloaded, DeadlineExceeded, CallerGone: see `Batcher.submit`.
         """
         if not queries:
             return Retrieved([], Timings(), self.described)
-        rows, timings = await self._batcher.submit(queries, top_k)
-        return Retrieved(rows, timings, self.described)
+        answered = await self._batcher.submit(queries, top_k, deadline_s=deadline_s, gone=gone)
+        return Retrieved(answered.rows, answered.timings, self.described)
 
     async def readiness(self) -> Readiness:
         ready = self._batcher.running

@@ -20,4 +20,6 @@ class RetrieverSettings(ServiceSettings):
     max_body_bytes: int = Field(default=64_000_000, gt=0)
     max_batch: int = Field(default=64, ge=1, description="Distinct queries encoded and searched at once.")
     max_queued: int = Field(default=8_192, ge=1, description="Queries that may wait; more are answered 503 at once.")
-    deadline_s: float = Field(default=25.0, gt=0, description="Seconds after which a waiting request is answered 504.")
+    window_ms: float = Field(default=4.0, ge=0, description="How long a batch may be held back under load; never when idle.")
+    deadline_s: float = Field(default=110.0, gt=0, description="Seconds after which a waiting request is answered 504.")
+    cached_queries: int = Field(default=20_000, ge=0, description="Query vectors kept, by text; 1.5 kB each at 384 dimensions.")
