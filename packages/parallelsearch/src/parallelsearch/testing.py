@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from parallelsearch.errors import RetrievalFailed
-from parallelsearch.rollout.interfaces import Generation, Sampling, SearchBatch, Segment
+from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, SearchBatch, Segment
 from parallelsearch.rollout.types import Passage, PolicyIdentity, SubQueryResult
 
 
@@ -35,7 +35,9 @@ class ScriptedPolicy(WordCounter):
     async def count_prompt(self, prompt: str) -> int:
         return await self.count(prompt)
 
-    async def generate(self, prompt: str, segments: Sequence[Segment], sampling: Sampling) -> Generation:
+    async def generate(
+        self, prompt: str, segments: Sequence[Segment], sampling: Sampling, *, on_text: OnText | None = None
+    ) -> Generation:
         context = prompt + "".join(segment.text for segment in segments)
         self.contexts.append(context)
         if self.latency_s:
@@ -44,6 +46,9 @@ class ScriptedPolicy(WordCounter):
         if isinstance(line, Exception):
             raise line
         text = line(context) if callable(line) else line
+        if on_text is not None:
+            for character in text:
+                on_text(character)
         return Generation(text, (), await self.count(context), await self.count(text), PolicyIdentity("scripted", version="1"))
 
 

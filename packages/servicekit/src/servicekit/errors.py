@@ -29,12 +29,18 @@ TITLES = {401: "Unauthorized", 403: "Forbidden", 404: "Not found", 405: "Method 
 class Problem(Protocol):
     """What an error must carry to be rendered."""
 
-    code: str
-    title: str
-    status: int
-    detail: str
-    retry_after_s: float | None
-    extensions: Mapping[str, Any]
+    @property
+    def code(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def retry_after_s(self) -> float | None: ...
+    @property
+    def extensions(self) -> Mapping[str, Any]: ...
 
 
 def problem_response(
@@ -47,10 +53,19 @@ def problem_response(
     extensions: Mapping[str, Any] | None = None,
 ) -> Response:
     """The RFC 9457 body with a stable `type`, the request id, and Retry-After (whole seconds, at least 1) where given."""
-    body = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": detail}
-    body |= {"request_id": request_id(), **(extensions or {})}
+    body = _body(code, title, status, detail, extensions)
     headers = {} if retry_after_s is None else {"Retry-After": str(max(1, round(retry_after_s)))}
     return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
+
+
+def _body(code: str, title: str, status: int, detail: str, extensions: Mapping[str, Any] | None) -> dict[str, Any]:
+    body = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": detail}
+    return body | {"request_id": request_id(), **(extensions or {})}
+
+
+def problem_body(error: Problem) -> dict[str, Any]:
+    """The RFC 9457 body of an error, for answers that have begun already."""
+    return _body(error.code, error.title, error.status, error.detail, error.extensions)
 
 
 def render(error: Problem) -> Response:

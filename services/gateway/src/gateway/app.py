@@ -25,7 +25,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         async with upstreams.kept_fresh():
-            yield State(answers=AnswerService(settings, upstreams))
+            yield State(settings=settings, answers=AnswerService(settings, upstreams))
 
     app = create_service(
         "ParallelSearch gateway",

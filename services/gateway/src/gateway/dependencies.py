@@ -7,11 +7,13 @@ from typing import Annotated, TypedDict
 from fastapi import Depends, Request
 
 from gateway.service import AnswerService
+from gateway.settings import GatewaySettings
 
 
 class State(TypedDict):
     """Lives as long as the application."""
 
+    settings: GatewaySettings
     answers: AnswerService
 
 
@@ -20,4 +22,10 @@ def answer_service(request: Request) -> AnswerService:
     return service
 
 
+def gateway_settings(request: Request) -> GatewaySettings:
+    settings: GatewaySettings = request.state.settings
+    return settings
+
+
+Settings = Annotated[GatewaySettings, Depends(gateway_settings)]
 Answers = Annotated[AnswerService, Depends(answer_service)]

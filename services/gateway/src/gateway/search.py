@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gateway import metrics
 from gateway.cache import SearchCache, cache_key, normalise
+from parallelsearch.errors import RetrievalFailed
 from parallelsearch.rollout.interfaces import SearchBackend, SearchBatch
+from parallelsearch.rollout.observer import RolloutObserver
 from parallelsearch.rollout.types import SubQueryResult
 from parallelsearch.schemas.answers import CacheUse
 
@@ -21,31 +23,66 @@ class IndexVersion:
 
 
 class CachedSearch:
-    """Implements `SearchBackend`. A cached row holds what the retriever answered, since what is searched is what is keyed."""
+    """Implements `SearchBackend`. A cached row holds what the retriever answered, since what is searched is what is keyed.
 
-    def __init__(self, cache: SearchCache, retriever: SearchBackend, version: IndexVersion, use: CacheUse = "use") -> None:
+    `observer` is told of each sub-query as it lands: cached ones first.
+    """
+
+    def __init__(
+        self,
+        cache: SearchCache,
+        retriever: SearchBackend,
+        version: IndexVersion,
+        use: CacheUse = "use",
+        observer: RolloutObserver | None = None,
+    ) -> None:
         self._cache = cache
         self._retriever = retriever
         self._version = version
         self._use = use
+        self._observer = observer or RolloutObserver()
 
-    def with_use(self, use: CacheUse) -> CachedSearch:
-        return CachedSearch(self._cache, self._retriever, self._version, use)
+    def for_request(self, use: CacheUse, observer: RolloutObserver | None = None) -> CachedSearch:
+        return CachedSearch(self._cache, self._retriever, self._version, use, observer)
 
     async def search(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+        """Cached rows stand even if the retriever fails for the rest, whose rows are then marked as failed.
+
+        Raises:
+            RetrievalFailed: nothing was cached and nothing could be searched.
+        """
         normalised = [normalise(query) for query in queries]
         found = await self._from_cache(normalised, top_k)
+        landed = self._land(queries, normalised, found)
         misses = list(dict.fromkeys(query for query in normalised if query not in found))
-        fingerprint = self._version.fingerprint
         if misses:
-            batch = await self._retriever.search(misses, top_k)
-            fingerprint = batch.fingerprint or fingerprint
-            self._version.fingerprint = fingerprint
-            fresh = dict(zip(misses, batch.results, strict=True))
-            await self._to_cache(fresh, top_k, fingerprint)
-            found |= fresh
-        results = (replace(found[key], query=query) for query, key in zip(queries, normalised, strict=True))
-        return SearchBatch(tuple(results), fingerprint)
+            fresh = await self._from_retriever(misses, top_k, alone=not found)
+            landed |= self._land(queries, normalised, fresh)
+        return SearchBatch(tuple(landed[position] for position in range(len(queries))), self._version.fingerprint)
+
+    def _land(self, queries: Sequence[str], keys: Sequence[str], found: Mapping[str, SubQueryResult]) -> dict[int, SubQueryResult]:
+        """The results found, by their place among the queries and under the words that were asked for."""
+        landed = {
+            position: replace(found[key], query=query)
+            for position, (query, key) in enumerate(zip(queries, keys, strict=True))
+            if key in found
+        }
+        for position, result in landed.items():
+            self._observer.sub_query_landed(position, result)
+        return landed
+
+    async def _from_retriever(self, queries: Sequence[str], top_k: int, *, alone: bool) -> dict[str, SubQueryResult]:
+        try:
+            batch = await self._retriever.search(queries, top_k)
+        except RetrievalFailed:
+            if alone:
+                raise
+            return {query: SubQueryResult(query, failed=True) for query in queries}
+        fingerprint = batch.fingerprint or self._version.fingerprint
+        self._version.fingerprint = fingerprint
+        fresh = dict(zip(queries, batch.results, strict=True))
+        await self._to_cache(fresh, top_k, fingerprint)
+        return fresh
 
     async def _from_cache(self, queries: Sequence[str], top_k: int) -> dict[str, SubQueryResult]:
         if self._use == "bypass" or not self._version.fingerprint:

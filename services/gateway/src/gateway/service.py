@@ -12,6 +12,7 @@ from gateway import metrics
 from gateway.citations import cite
 from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
+from gateway.streaming import AnswerStream
 from gateway.upstreams import ConnectedPolicy, Upstreams
 from parallelsearch.errors import (
     DeadlineExceeded,
@@ -42,7 +43,14 @@ class AnswerService:
         self._search = CachedSearch(upstreams.cache, upstreams.retriever, upstreams.version)
         self._in_flight = 0
 
-    async def answer(self, request: AnswerRequest, observer: RolloutObserver | None = None) -> TrajectoryModel:
+    def stream(self, request: AnswerRequest) -> AnswerStream:
+        """Runs the rollout and tells what happens; it is the same rollout."""
+        answer_id = new_id()
+        return AnswerStream(answer_id, lambda observer: self.answer(request, observer, answer_id))
+
+    async def answer(
+        self, request: AnswerRequest, observer: RolloutObserver | None = None, answer_id: str | None = None
+    ) -> TrajectoryModel:
         """Runs the rollout.
 
         Raises:
@@ -53,7 +61,7 @@ class AnswerService:
         policy = self._upstreams.policy()
         self._check_names(request, policy)
         rollout = RolloutRequest(
-            id=uuid.uuid4().hex,
+            id=answer_id or new_id(),
             question=request.question,
             settings=self._rollout_settings(request, policy),
             temperature=request.temperature,
@@ -61,7 +69,7 @@ class AnswerService:
             deadline_s=request.deadline_s,
         )
         with self._one_more():
-            search = self._search.with_use(request.cache)
+            search = self._search.for_request(request.cache, observer)
             trajectory = await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
         metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
@@ -70,7 +78,7 @@ class AnswerService:
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """The same batch search without a policy; an empty list of queries gives an empty list."""
-        batch = await self._search.with_use(request.cache).search(request.queries, request.top_k)
+        batch = await self._search.for_request(request.cache).search(request.queries, request.top_k)
         results = [
             SearchResult(
                 query=result.query,
@@ -117,6 +125,10 @@ class AnswerService:
             context_tokens=description.context_tokens or DEFAULT_CONTEXT_TOKENS,
             observation=observation,
         )
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
 
 
 def _unknown(field: str, given: str, known: tuple[str, ...]) -> InvalidInput:

@@ -29,4 +29,6 @@ class GatewaySettings(ServiceSettings):
     max_in_flight: int = Field(default=512, ge=1)
     max_body_bytes: int = Field(default=256_000, ge=1_000)
     upstream_refresh_s: float = Field(default=5.0, gt=0)
+    heartbeat_s: float = Field(default=15.0, gt=0)
+    stream_write_timeout_s: float = Field(default=30.0, gt=0)
     turn_tokens: int | None = Field(default=None, ge=1)

@@ -162,6 +162,7 @@ class SearchEnvironment:
         return await self._continue(exchange, turn)
 
     async def _observe_search(self, exchange: _Exchange, turn: Turn, queries: Sequence[str]) -> Step:
+        self._observer.search_started(turn)
         started = time.perf_counter()
         try:
             batch = await self._search.search(queries, self.settings.top_k)

@@ -5,7 +5,7 @@ The HTTP clients implement them for services, the shipped fakes for tests, OpenR
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -70,13 +70,19 @@ class Generation:
     identity: PolicyIdentity | None = None
 
 
+OnText = Callable[[str], None]
+"""Is told each piece of text as the policy writes it."""
+
+
 class Policy(TokenCounter, Protocol):
     async def count_prompt(self, prompt: str) -> int:
         """Tokens of the prompt as one user message through the model's chat template."""
         ...
 
-    async def generate(self, prompt: str, segments: Sequence[Segment], sampling: Sampling) -> Generation:
-        """Goes on from the prompt and what followed it.
+    async def generate(
+        self, prompt: str, segments: Sequence[Segment], sampling: Sampling, *, on_text: OnText | None = None
+    ) -> Generation:
+        """Goes on from the prompt and what followed it. A policy that cannot stream never calls `on_text`.
 
         Raises:
             UpstreamUnavailable: the policy cannot be reached or answers badly.

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from parallelsearch.rollout.types import Trajectory, Turn
+from parallelsearch.rollout.types import SubQueryResult, Trajectory, Turn
 
 
 class RolloutObserver:
     """Called in order, from the task that runs the rollout; a method must not block."""
 
-    def turn_started(self, index: int) -> None:
-        """A generation begins."""
+    watches_text = False
+    """Whether the policy is to be asked for its text as it writes."""
+
+    def turn_started(self, index: int, *, opened: bool) -> None:
+        """A generation begins; `opened` where the environment wrote the opening tag of its answer."""
+
+    def text_written(self, text: str) -> None:
+        """The policy wrote more of its turn. Not called for a policy that does not stream, nor unless `watches_text`."""
 
     def turn_parsed(self, turn: Turn) -> None:
         """The policy's text was read; a search has not been run yet."""
+
+    def search_started(self, turn: Turn) -> None:
+        """The sub-queries of the turn go out."""
+
+    def sub_query_landed(self, position: int, result: SubQueryResult) -> None:
+        """One sub-query of the search has its result. Called by search backends that know before the turn does."""
 
     def turn_observed(self, turn: Turn) -> None:
         """The observation of the turn stands."""

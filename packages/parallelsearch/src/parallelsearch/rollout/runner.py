@@ -84,10 +84,11 @@ async def _loop(
     progress.environment = environment
     if not environment.fits:
         return StopReason.CONTEXT_LIMIT
+    on_text = observer.text_written if observer.watches_text else None
     sampling = Sampling(settings.turn_tokens, request.temperature, request.seed, CLOSING_TAGS)
     while True:
-        observer.turn_started(len(environment.turns))
-        generation = await policy.generate(prompt, environment.segments(), sampling)
+        observer.turn_started(len(environment.turns), opened=bool(environment.opening))
+        generation = await policy.generate(prompt, environment.segments(), sampling, on_text=on_text)
         policy_ms = (time.perf_counter() - started) * 1000
         progress.policy_ms += policy_ms
         progress.identity = generation.identity or progress.identity

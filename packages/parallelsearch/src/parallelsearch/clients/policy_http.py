@@ -1,0 +1,108 @@
+"""The pool to a policy server: JSON in, JSON or a stream of JSON chunks out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import orjson
+
+from parallelsearch.clients.http import check, create_client, named
+from parallelsearch.errors import UpstreamUnavailable
+from parallelsearch.rollout.types import PolicyIdentity
+
+NAME = "policy"
+VERSION_HEADER = "x-policy-version"
+EVENT_STREAM = "text/event-stream"
+END_OF_STREAM = "[DONE]"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """What a completion is answered with, as it comes: one chunk from a server that does not stream."""
+
+    chunks: AsyncIterator[Json]
+    headers: httpx2.Headers
+
+
+class PolicyHttp:
+    """One pool to a policy server; `base_url` ends in `/v1` as for every OpenAI client, vLLM's own routes lie beside it."""
+
+    def __init__(
+        self, base_url: str, *, timeout_s: float = 120.0, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None
+    ) -> None:
+        root = base_url.rstrip("/").removesuffix("/v1")
+        self._http = create_client(root, timeout_s=timeout_s, transport=transport)
+        self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def get(self, path: str) -> Json:
+        async with named(NAME):
+            response = await self._http.get(path, headers=self._headers)
+        return _json(check(response, NAME).content)
+
+    async def post(self, path: str, body: Json) -> tuple[Json, httpx2.Headers]:
+        async with named(NAME):
+            response = await self._http.post(path, content=orjson.dumps(body), headers=self._headers)
+        return _json(check(response, NAME).content), response.headers
+
+    @asynccontextmanager
+    async def stream(self, path: str, body: Json) -> AsyncIterator[Chunks]:
+        """Asks for a stream, with the usage at its end; the request is aborted when the block is left early."""
+        content = orjson.dumps(body | {"stream": True, "stream_options": {"include_usage": True}})
+        async with named(NAME), self._http.stream("POST", path, content=content, headers=self._headers) as response:
+            if not response.is_success:
+                await response.aread()
+            check(response, NAME)
+            yield Chunks(_chunks(response), response.headers)
+
+
+async def _chunks(response: httpx2.Response) -> AsyncIterator[Json]:
+    if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+        yield _json(await response.aread())
+        return
+    async for event in httpx2.EventSource(response):
+        if event.data == END_OF_STREAM:
+            return
+        chunk = _json(event.data)
+        if "error" in chunk:
+            raise UpstreamUnavailable(f"The policy broke off: {_message(chunk['error'])}", retry_after_s=2)
+        yield chunk
+    raise UpstreamUnavailable("The policy broke off in the middle of an answer.", retry_after_s=2)
+
+
+def _json(content: bytes | str) -> Json:
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise UpstreamUnavailable("The policy's answer is not JSON.") from error
+    if not isinstance(body, dict):
+        raise UpstreamUnavailable("The policy's answer is not a JSON object.")
+    return body
+
+
+def _message(error: object) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+
+
+def first_choice(answer: Json) -> Json:
+    """The first choice of a completion.
+
+    Raises:
+        UpstreamUnavailable: there is none.
+    """
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise UpstreamUnavailable("The policy's answer holds no choices.")
+    return choices[0]
+
+
+def identity(model: str, headers: httpx2.Headers) -> PolicyIdentity | None:
+    version = headers.get(VERSION_HEADER)
+    return PolicyIdentity(model, version) if version else None

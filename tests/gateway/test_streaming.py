@@ -1,0 +1,227 @@
+import asyncio
+import json
+import socket
+import time
+
+import anyio
+import httpx2
+import pytest
+from fastapi.responses import StreamingResponse
+from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
+
+from gateway.streaming import MAX_WAITING, EventQueue
+from parallelsearch.errors import Overloaded
+from parallelsearch.schemas.answers import TrajectoryModel
+from parallelsearch.schemas.events import EVENT, AnswerDelta, Done, Failed, ReasoningDelta, TurnStarted
+
+BODY = {"question": QUESTION, "stream": True}
+
+
+def ask(gateway, **body):
+    """All events of one answer, read as they come."""
+    events = []
+    with httpx2.Client().sse(f"{gateway.url}/v1/answers", method="POST", json=BODY | body) as source:
+        assert source.response.headers["cache-control"] == "no-store"
+        for sent in source:
+            assert json.loads(sent.data)["event"] == sent.event
+            events.append(EVENT.validate_json(sent.data))
+    return events
+
+
+def names(events):
+    """The events' names, deltas in a row as one."""
+    found = [event.event for event in events]
+    return [name for position, name in enumerate(found) if position == 0 or name != found[position - 1] or name == "search.result"]
+
+
+def text(events, kind, turn):
+    return "".join(event.text for event in events if isinstance(event, kind) and event.turn == turn)
+
+
+def test_events_tell_the_rollout_in_order(start_live):
+    events = ask(start_live(fake_policy([BOTH, DONE]), fake_retriever(PASSAGES)))
+    assert names(events) == [
+        *["turn.started", "reasoning.delta", "search.started", "search.result", "search.result"],
+        *["turn.started", "reasoning.delta", "answer.delta", "done"],
+    ]
+    assert text(events, ReasoningDelta, 0) == "both"
+    assert text(events, AnswerDelta, 1) == "Camille Pissarro"
+    started = next(event for event in events if event.event == "search.started")
+    assert started.queries == ["When was Claude Monet born?", "When was Camille Pissarro born?"]
+    landed = [event for event in events if event.event == "search.result"]
+    assert {(event.index, event.query) for event in landed} == set(enumerate(started.queries))
+    assert landed[0].passages[0].title == "Claude Monet"
+
+
+def test_done_is_what_the_answer_without_streaming_is(start_live):
+    gateway = start_live(fake_policy([BOTH, DONE] * 2), fake_retriever(PASSAGES))
+    done = ask(gateway, cache="bypass")[-1]
+    plain = httpx2.post(f"{gateway.url}/v1/answers", json={"question": QUESTION, "cache": "bypass"}).json()
+    assert isinstance(done, Done)
+
+    def comparable(trajectory):
+        trajectory = TrajectoryModel.model_validate({key: trajectory[key] for key in trajectory if key != "event"})
+        dumped = trajectory.model_dump(exclude={"id", "timings"})
+        for turn in dumped["turns"]:
+            turn.pop("timings")
+            for row in turn["observation"]:
+                row.pop("latency_ms")
+        return dumped
+
+    assert comparable(done.model_dump()) == comparable(plain)
+    assert done.citations
+    assert done.usage.completion_tokens == len(BOTH) + len(DONE)
+
+
+def test_the_policys_tokens_are_kept_as_streamed(start_live):
+    policy = fake_policy([BOTH, DONE])
+    ask(start_live(policy, fake_retriever(PASSAGES)))
+    first, second = policy.state.contexts
+    assert second.startswith(first + BOTH + "\n\n<information>")
+
+
+@pytest.mark.parametrize("options", [{"streams": False}, {"tokenizes": False}, {"tokenizes": False, "streams": False}])
+def test_a_policy_that_streams_less_gives_the_same_events(start_live, options):
+    events = ask(start_live(fake_policy([BOTH, DONE], **options), fake_retriever(PASSAGES)))
+    assert text(events, ReasoningDelta, 0) == "both"
+    assert events[-1].answer == text(events, AnswerDelta, 1) == "Camille Pissarro"
+
+
+def test_deltas_come_while_the_policy_still_writes(start_live):
+    policy = slow_policy(pause_s=0.5)
+    gateway = start_live(policy, fake_retriever(PASSAGES))
+    started, arrived = time.monotonic(), {}
+    with httpx2.Client().sse(f"{gateway.url}/v1/answers", method="POST", json=BODY) as source:
+        for sent in source:
+            arrived.setdefault(sent.event, time.monotonic() - started)
+    assert arrived["reasoning.delta"] < 0.4 < arrived["done"]
+
+
+def test_cached_sub_queries_are_told_as_such(start_live):
+    gateway = start_live(fake_policy([BOTH, DONE] * 2), fake_retriever(PASSAGES))
+    ask(gateway)
+    landed = [event for event in ask(gateway) if event.event == "search.result"]
+    assert [event.cached for event in landed] == [True, True]
+
+
+def test_a_failed_rollout_ends_in_a_problem_with_the_trajectory_so_far(start_live):
+    events = ask(start_live(fake_policy([BOTH, 500]), fake_retriever(PASSAGES)))
+    error = events[-1]
+    assert isinstance(error, Failed)
+    assert (error.status, error.stop_reason, len(error.trajectory["turns"])) == (503, "policy_failed", 1)
+    assert error.type.endswith("upstream-unavailable")
+
+
+def test_failed_sub_queries_are_told_one_by_one(start_live):
+    passages = PASSAGES | {"When was Claude Monet born?": 422}
+    events = ask(start_live(fake_policy([BOTH, DONE]), fake_retriever(passages)))
+    assert [event.failed for event in events if event.event == "search.result"] == [True, False]
+
+
+def test_what_cannot_be_served_is_refused_with_its_status_and_not_as_an_event(start_live):
+    gateway = start_live(fake_policy([DONE]), fake_retriever(PASSAGES))
+    refused = httpx2.post(f"{gateway.url}/v1/answers", json=BODY | {"model": "gpt"})
+    assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_a_comment_keeps_the_connection_alive(start_live):
+    gateway = start_live(slow_policy(pause_s=0.5), fake_retriever(PASSAGES), heartbeat_s=0.1)
+    with httpx2.Client().stream("POST", f"{gateway.url}/v1/answers", json=BODY) as response:
+        lines = list(response.iter_lines())
+    assert lines.count(": heartbeat") >= 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_caller_that_hangs_up_aborts_the_generation(start_live, stream):
+    policy = endless_policy()
+    gateway = start_live(policy, fake_retriever(PASSAGES))
+    body = json.dumps({"question": QUESTION, "stream": stream}).encode()
+    head = f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", gateway.port)) as caller:
+        caller.sendall(head.encode() + body)
+        wait_for(lambda: policy.state.open == 1)
+    wait_for(lambda: policy.state.open == 0)
+    in_flight = "parallelsearch_answers_in_flight 0.0"
+    wait_for(lambda: in_flight in httpx2.get(f"{gateway.url}/metrics").text)
+
+
+def test_a_reader_that_takes_nothing_is_cut_off(start_live):
+    wide = {query: [(str(i), query, "word " * 180_000) for i in range(3)] for query in PASSAGES}
+    gateway = start_live(fake_policy([BOTH, DONE]), fake_retriever(wide), stream_write_timeout_s=0.3)
+    body = json.dumps(BODY).encode()
+    head = f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.socket() as caller:
+        caller.connect(("127.0.0.1", gateway.port))
+        caller.sendall(head.encode() + body)
+        time.sleep(2)
+        caller.settimeout(5)
+        received = b""
+        while piece := caller.recv(1_000_000):
+            received += piece
+    assert b"event: done" not in received
+
+
+def test_deltas_that_wait_are_joined_and_the_queue_is_bounded():
+    async def scenario():
+        queue = EventQueue()
+        queue.put(TurnStarted(id="a", turn=0))
+        for character in "abc" * 10_000:
+            queue.put(ReasoningDelta(turn=0, text=character))
+        queue.put(AnswerDelta(turn=0, text="d"))
+        queue.close()
+        events = [await queue.next() for _ in range(4)]
+        with pytest.raises(Overloaded):
+            for turn in range(MAX_WAITING + 1):
+                queue.put(TurnStarted(id="a", turn=turn))
+        return events
+
+    started, reasoning, answer, end = asyncio.run(scenario())
+    assert (len(reasoning.text), answer.text, end) == (30_000, "d", None)
+
+
+def wait_for(condition):
+    until = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def slow_policy(*, pause_s):
+    """Writes half of its reasoning, then rests."""
+    inner = fake_policy([DONE])
+
+    async def app(scope, receive, send):
+        async def paced(message):
+            if (
+                scope["path"] == "/v1/completions"
+                and message["type"] == "http.response.body"
+                and b'"8"' in message.get("body", b"")
+            ):
+                await anyio.sleep(pause_s)
+            await send(message)
+
+        await inner(scope, receive, paced)
+
+    return app
+
+
+def endless_policy():
+    """Never ends a generation; `state.open` counts those that run."""
+    app = fake_policy([])
+    app.router.routes = [route for route in app.router.routes if route.path != "/v1/completions"]
+    app.state.open = 0
+
+    async def write():
+        app.state.open += 1
+        try:
+            while True:
+                yield 'data: {"choices": [{"index": 0, "text": "a ", "token_ids": [97, 32]}]}\n\n'
+                await anyio.sleep(0.02)
+        finally:
+            app.state.open -= 1
+
+    @app.post("/v1/completions")
+    async def completions():
+        return StreamingResponse(write(), media_type="text/event-stream")
+
+    return app
