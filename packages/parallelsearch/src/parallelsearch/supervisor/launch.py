@@ -70,8 +70,13 @@ def supervise(plan: Plan, state: StateFolder, environ: Mapping[str, str], report
     with lock(state):
         sweep(state)
 
+        written: Snapshot | None = None
+
         def publish(current: Snapshot) -> None:
-            snapshot.write(state.snapshot, current)
+            nonlocal written
+            if current != written:
+                snapshot.write(state.snapshot, current)
+                written = current
             report(current)
 
         supervisor = Supervisor(plan, state, environ, publish, attached=attached)

@@ -21,14 +21,18 @@ class Answer:
     degraded: bool = False
 
 
-def ask(probe: Probe) -> Answer:
-    return ask_http(probe.url) if probe.kind is ProbeKind.HTTP else ask_redis(probe.url)
+def create_client() -> httpx2.Client:
+    """One for many questions. A proxy of the environment is passed by: what is asked here runs on this machine."""
+    return httpx2.Client(timeout=TIMEOUT_S, trust_env=False)
 
 
-def ask_http(url: str) -> Answer:
-    """A proxy of the environment is passed by: what is asked here runs on this machine."""
+def ask(probe: Probe, client: httpx2.Client) -> Answer:
+    return ask_http(probe.url, client) if probe.kind is ProbeKind.HTTP else ask_redis(probe.url)
+
+
+def ask_http(url: str, client: httpx2.Client) -> Answer:
     try:
-        response = httpx2.get(url, timeout=TIMEOUT_S, trust_env=False)
+        response = client.get(url)
     except httpx2.ConnectError:
         return Answer(False, "not listening yet")
     except httpx2.HTTPError as error:

@@ -33,6 +33,7 @@ class Supervisor:
         self.steps = {step.name: step for step in plan.steps}
         self.states = {step.name: self._initial(step) for step in plan.steps}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.client = probes.create_client()
         self.identity = groups.identify(os.getpid()) or Identity(os.getpid(), time.time())
         self.phase, self.detail = Phase.STARTING, ""
         self.started_at = self.attempt_at = time.time()
@@ -96,7 +97,7 @@ class Supervisor:
             if code == 0 and self.states[name].task:
                 self._set(name, StepPhase.DONE, exit_code=0)
                 continue
-            self._set(name, StepPhase.DIED, exit_code=code)
+            self._set(name, StepPhase.DIED, exit_code=code, detail="")
             self._bury(name)
             if self.steps[name].required and (self.attached or self._is_first_start()):
                 self._fail(f"{name} {self.states[name].death}")
@@ -147,7 +148,7 @@ class Supervisor:
             if time.time() - state.since > step.start_timeout_s:
                 self._give_up(step, f"was not ready after {step.start_timeout_s:.0f} s ({state.detail or 'no answer'})")
             elif step.probe is not None:
-                answer = probes.ask(step.probe)
+                answer = probes.ask(step.probe, self.client)
                 if answer.ready:
                     self._set(name, StepPhase.READY, detail=answer.detail)
                 else:

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 
+import httpx2
+
 from parallelsearch.supervisor import groups, probes, snapshot
 from parallelsearch.supervisor.places import StateFolder
 from parallelsearch.supervisor.snapshot import Phase, Snapshot, StepPhase, StepState
@@ -56,8 +58,8 @@ def look(state: StateFolder) -> PlatformStatus:
         return PlatformStatus(Health.STOPPED)
     supervised = groups.is_alive(found.supervisor)
     steps = [step for step in found.steps if not step.task]
-    with ThreadPoolExecutor(max(1, len(steps))) as pool:
-        services = tuple(pool.map(look_at, steps))
+    with ThreadPoolExecutor(max(1, len(steps))) as pool, probes.create_client() as client:
+        services = tuple(pool.map(lambda step: look_at(step, client), steps))
     alive = [service for service in services if service.health not in {Health.DIED, Health.STOPPED}]
     if not supervised and not alive:
         return PlatformStatus(Health.STOPPED, detail=last_words(found))
@@ -71,7 +73,7 @@ def last_words(found: Snapshot) -> str:
     return "" if found.phase is Phase.STOPPED else "It was not stopped in an orderly way (a reboot or a kill)."
 
 
-def look_at(step: StepState) -> ServiceStatus:
+def look_at(step: StepState, client: httpx2.Client) -> ServiceStatus:
     pid = step.group.pid if step.group else None
 
     def status(health: Health, detail: str = "") -> ServiceStatus:
@@ -85,7 +87,7 @@ def look_at(step: StepState) -> ServiceStatus:
         return status(Health.STARTING, "waits for its turn")
     if not groups.is_alive(step.group):
         return status(Health.DIED, f"is not running any more, see {step.log}")
-    answer = probes.ask(probe_of(step))
+    answer = probes.ask(probe_of(step), client)
     if answer.ready:
         return status(Health.DEGRADED if answer.degraded else Health.READY, answer.detail)
     return status(Health.STARTING if step.phase is StepPhase.STARTING else Health.NOT_READY, answer.detail)
