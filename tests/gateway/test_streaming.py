@@ -175,7 +175,7 @@ def test_deltas_that_wait_are_joined_and_the_queue_is_bounded():
                 queue.put(TurnStarted(id="a", turn=turn))
         return events
 
-    started, reasoning, answer, end = asyncio.run(scenario())
+    _, reasoning, answer, end = asyncio.run(scenario())
     assert (len(reasoning.text), answer.text, end) == (30_000, "d", None)
 
 

@@ -72,8 +72,10 @@ class EventQueue:
 def _join(last: Event, event: Event) -> Event | None:
     """Two deltas of the same part of the same turn as one."""
     match last, event:
-        case (ReasoningDelta(), ReasoningDelta()) | (AnswerDelta(), AnswerDelta()) if last.turn == event.turn:
-            return last.model_copy(update={"text": last.text + event.text})
+        case ReasoningDelta(), ReasoningDelta() if last.turn == event.turn:
+            return ReasoningDelta(turn=last.turn, text=last.text + event.text)
+        case AnswerDelta(), AnswerDelta() if last.turn == event.turn:
+            return AnswerDelta(turn=last.turn, text=last.text + event.text)
     return None
 
 

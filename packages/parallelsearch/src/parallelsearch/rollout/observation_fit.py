@@ -11,7 +11,7 @@ from parallelsearch.rollout.interfaces import TokenCounter
 from parallelsearch.rollout.settings import ObservationSettings
 from parallelsearch.rollout.types import SubQueryResult
 
-MAX_ROUNDS = 8
+MAX_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,14 @@ class _Group:
 
     def smaller(self, tokens: int, share: int) -> _Group:
         """A cap that should bring `tokens` down to `share`; at least one word or one passage fewer each time."""
-        if self.words > 0:
-            words = min(self.words - 1, int(self.words * share / max(tokens, 1)))
-            return _Group(self.number, self.result, max(words, 0), self.passages, self.labelled, self.shown)
-        return _Group(self.number, self.result, 0, max(self.passages - 1, 0), self.labelled, self.shown)
+        ratio = share / max(tokens, 1)
+        longest = max((len(passage.text.split()) for passage in self.result.passages[: self.passages]), default=0)
+        words, passages = min(self.words, longest), self.passages
+        if words > 0:
+            words = max(min(words - 1, int(words * ratio)), 0)
+        else:
+            passages = max(min(passages - 1, int(passages * ratio)), 0)
+        return _Group(self.number, self.result, words, passages, self.labelled, self.shown)
 
     @property
     def smallest(self) -> bool:
