@@ -52,7 +52,10 @@ class GatewayAsker:
             deadline_s=limits.deadline_s,
             cache=self._cache,
         )
-        retrying = stamina.retry_context(on=_is_worth_waiting, attempts=ATTEMPTS, wait_initial=self._wait_initial_s, timeout=None)
+        wait_s = self._wait_initial_s
+        retrying = stamina.retry_context(
+            on=_is_worth_waiting, attempts=ATTEMPTS, wait_initial=wait_s, wait_jitter=wait_s, timeout=None
+        )
         async for attempt in retrying:
             with attempt:
                 try:
