@@ -99,11 +99,23 @@ def test_the_bundled_e5_finds_the_passage_that_answers():
     assert np.allclose(np.linalg.norm(queries, axis=1), 1, atol=1e-3)
 
 
-@given(st.lists(st.integers(1, 512), max_size=60), st.integers(1, 2_000))
-def test_batches_hold_every_row_once_and_keep_their_budget(lengths, budget):
-    batches = list(by_length(lengths, budget))
+@given(st.lists(st.integers(1, 512), max_size=60), st.integers(1, 2_000), st.integers(0, 500))
+def test_batches_hold_every_row_once_and_keep_their_budgets(lengths, tokens, padding):
+    batches = list(by_length(lengths, tokens, padding))
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
-    assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget for batch in batches)
+    for batch in batches:
+        held = [lengths[row] for row in batch]
+        assert len(batch) == 1 or len(batch) * max(held) <= tokens
+        assert sum(max(held) - length for length in held) <= padding
+
+
+def test_half_precision_finds_the_same_passages(encoder, minilm, rows):
+    half = load(minilm, "bfloat16")
+    passages = encoder.encode_passages([row["text"] for row in rows])
+    queries = [f"Tell me about {row['title']}" for row in rows]
+    exact, rounded = encoder.encode_queries(queries) @ passages.T, half.encode_queries(queries) @ passages.T
+    assert np.abs(exact - rounded).max() < 0.005
+    assert (exact.argmax(axis=1) == rounded.argmax(axis=1)).mean() >= 0.95
 
 
 def test_query_vectors_are_kept_up_to_a_number(encoder):

