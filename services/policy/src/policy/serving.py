@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 from fastapi import FastAPI
 
 from policy import preflight
