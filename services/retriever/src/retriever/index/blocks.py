@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,30 +15,37 @@ from retriever.encoders.identity import Encoder, Vectors
 from retriever.index.manifest import sync_folder
 from retriever.index.progress import Progress
 
-BLOCK_PASSAGES = 2_048
 _STEP = 64
 
 
-def block_paths(folder: Path, passages: int) -> list[Path]:
-    return [folder / f"block-{start // BLOCK_PASSAGES:07}.npy" for start in range(0, passages, BLOCK_PASSAGES)]
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The encoded vectors of `rows` passages in files of `size` rows each, in `folder`."""
+
+    folder: Path
+    rows: int
+    size: int
+
+    def paths(self) -> list[Path]:
+        return [self.folder / f"block-{start // self.size:07}.npy" for start in range(0, self.rows, self.size)]
+
+    def __iter__(self) -> Iterator[tuple[int, Vectors]]:
+        """Each block with the number of its first row; one is in memory at a time."""
+        for number, path in enumerate(self.paths()):
+            yield number * self.size, np.load(path, allow_pickle=False)
 
 
-def encode_blocks(folder: Path, corpus: CorpusStore, encoder: Encoder) -> None:
-    """Encodes every block that `folder` lacks; killed at any point, the next call goes on behind the last whole block."""
-    paths = block_paths(folder, len(corpus))
+def encode_blocks(blocks: Blocks, corpus: CorpusStore, encoder: Encoder) -> None:
+    """Encodes every block that is not there; killed at any point, the next call goes on behind the last whole block."""
+    paths = blocks.paths()
     there = sum(1 for path in paths if path.exists())
-    already = min(len(corpus), there * BLOCK_PASSAGES)
+    already = min(len(corpus), there * blocks.size)
     resumed = f" (going on behind {already:,} encoded before)" if there else ""
     with Progress(f"encoding{resumed}", len(corpus), already) as progress:
         for number, path in enumerate(paths):
             if not path.exists():
-                start = number * BLOCK_PASSAGES
-                _write(path, _encode(corpus, encoder, start, min(start + BLOCK_PASSAGES, len(corpus)), progress))
-
-
-def read_blocks(folder: Path, passages: int) -> Iterator[Vectors]:
-    for path in block_paths(folder, passages):
-        yield np.load(path, allow_pickle=False)
+                start = number * blocks.size
+                _write(path, _encode(corpus, encoder, start, min(start + blocks.size, len(corpus)), progress))
 
 
 def _encode(corpus: CorpusStore, encoder: Encoder, start: int, end: int, progress: Progress) -> Vectors:

@@ -23,17 +23,19 @@ from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearc
 from retriever.corpus.reading import read_corpus
 from retriever.corpus.repeats import hash_of, refuse_repeated_ids
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusStore, CorpusWriter
-from retriever.encoders.identity import EncoderIdentity
+from retriever.encoders.identity import Encoder, Vectors
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder
-from retriever.index.blocks import encode_blocks, read_blocks
+from retriever.index.blocks import Blocks, encode_blocks
+from retriever.index.kinds import assemble
 from retriever.index.manifest import (
     BUILDING_FOLDER,
     FORMAT,
-    VECTORS_FILE,
+    Effort,
     FileRecord,
     Kind,
     Manifest,
+    file_of,
     fingerprint_of,
     publish,
     read_manifest,
@@ -43,6 +45,7 @@ from retriever.index.manifest import (
 from retriever.index.progress import Progress, say
 
 _INGESTED = "ingested"
+_RECALL_QUERIES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class BuildPlan:
     out: Path
     encoder: ResolvedEncoder
     kind: Kind = "flat"
+    block_passages: int = 2_048
+    """Passages encoded between two checkpoints."""
 
 
 def build(plan: BuildPlan) -> Manifest:
@@ -74,9 +79,11 @@ def build(plan: BuildPlan) -> Manifest:
         corpus = CorpusStore(data)
         with Progress(f"loading the encoder {plan.encoder.identity.name}"):
             encoder = load(plan.encoder)
-        encode_blocks(staging, corpus, encoder)
-        _assemble(staging, data, len(corpus), plan.encoder.identity)
-        manifest = _describe(plan, sources, data, len(corpus), time.monotonic() - started)
+        blocks = Blocks(staging, len(corpus), plan.block_passages)
+        encode_blocks(blocks, corpus, encoder)
+        effort = assemble(plan.kind, blocks, data, encoder.identity.dimension, _queries(corpus, encoder))
+        _sync(data / file_of(plan.kind))
+        manifest = _describe(plan, sources, data, len(corpus), effort, time.monotonic() - started)
         corpus.close()
         _publish(plan.out, staging, data, manifest)
     say(f"published {manifest.passages:,} passages in {plan.out}, fingerprint {manifest.fingerprint}")
@@ -122,7 +129,13 @@ def _staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
     """The work folder: the old one if it was begun for the same build, else an empty one."""
     staging, begun = plan.out / BUILDING_FOLDER, plan.out / BUILDING_FOLDER / "plan.json"
     encoder = plan.encoder.identity
-    wanted = orjson.dumps({"sources": [file.sha256 for file in sources], "encoder": [encoder.digest, asdict(encoder.rules)]})
+    wanted = orjson.dumps(
+        {
+            "sources": [file.sha256 for file in sources],
+            "encoder": [encoder.digest, asdict(encoder.rules)],
+            "block": plan.block_passages,
+        }
+    )
     if begun.exists() and begun.read_bytes() == wanted:
         say("going on with a build that did not end")
         return staging
@@ -153,22 +166,20 @@ def _ingest(sources: tuple[Path, ...], staging: Path, data: Path) -> None:
     (staging / _INGESTED).touch()
 
 
-def _assemble(staging: Path, data: Path, passages: int, encoder: EncoderIdentity) -> None:
-    """Writes the blocks as one .npy file of shape (passages, dimension), a block at a time."""
-    header = {"descr": "<f4", "fortran_order": False, "shape": (passages, encoder.dimension)}
-    with Progress("assembling", passages) as progress, (data / VECTORS_FILE).open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
-        for block in read_blocks(staging, passages):
-            file.write(np.ascontiguousarray(block, dtype="<f4").data)
-            progress.advance(len(block))
-    _sync(data / VECTORS_FILE)
+def _queries(corpus: CorpusStore, encoder: Encoder) -> Vectors:
+    """Titles spread over the corpus (or first words, where there is none): what recall of an approximate kind is measured with."""
+    rows = np.linspace(0, len(corpus) - 1, min(len(corpus), _RECALL_QUERIES)).astype(int).tolist()
+    passages = [corpus[row] for row in rows]
+    return encoder.encode_queries([passage.title or " ".join(passage.text.split()[:12]) for passage in passages])
 
 
-def _describe(plan: BuildPlan, sources: tuple[FileRecord, ...], data: Path, passages: int, seconds: float) -> Manifest:
+def _describe(
+    plan: BuildPlan, sources: tuple[FileRecord, ...], data: Path, passages: int, effort: Effort, seconds: float
+) -> Manifest:
     encoder = plan.encoder.identity
     with Progress("hashing the index"):
-        files = tuple(record(data / name) for name in (PASSAGES_FILE, OFFSETS_FILE, VECTORS_FILE))
-    fingerprint = fingerprint_of(encoder, plan.kind, files)
+        files = tuple(record(data / name) for name in (PASSAGES_FILE, OFFSETS_FILE, file_of(plan.kind)))
+    fingerprint = fingerprint_of(encoder, plan.kind, effort, files)
     return Manifest(
         format=FORMAT,
         fingerprint=fingerprint,
@@ -178,6 +189,7 @@ def _describe(plan: BuildPlan, sources: tuple[FileRecord, ...], data: Path, pass
         metric="inner_product",
         dimension=encoder.dimension,
         passages=passages,
+        effort=effort,
         files=files,
         sources=sources,
         built_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -23,7 +23,22 @@ MANIFEST_FILE, BUILDING_FOLDER = "manifest.json", ".building"
 VECTORS_FILE, FAISS_FILE = "vectors.npy", "index.faiss"
 FORMAT = 1
 
-Kind = Literal["flat"]
+Kind = Literal["flat", "ivf_sq8", "hnsw"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a search visits (cells, or candidates), and the share of the exact top 3 it found; (0, 1.0) for an exact kind."""
+
+    visits: int = 0
+    recall_at_3: float = 1.0
+
+
+EXACT = Effort()
+
+
+def file_of(kind: Kind) -> str:
+    return VECTORS_FILE if kind == "flat" else FAISS_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,7 @@ class Manifest:
     metric: Literal["inner_product"]
     dimension: int
     passages: int
+    effort: Effort
     files: tuple[FileRecord, ...]
     sources: tuple[FileRecord, ...]
     built_at: str
@@ -54,9 +70,9 @@ class Manifest:
 _ADAPTER = TypeAdapter(Manifest)
 
 
-def fingerprint_of(encoder: EncoderIdentity, kind: Kind, files: tuple[FileRecord, ...]) -> str:
+def fingerprint_of(encoder: EncoderIdentity, kind: Kind, effort: Effort, files: tuple[FileRecord, ...]) -> str:
     """sha256, 32 hex digits; the encoder's name and the build's date do not count."""
-    parts = {"encoder": [encoder.digest, encoder.dimension, asdict(encoder.rules)], "kind": kind}
+    parts = {"encoder": [encoder.digest, encoder.dimension, asdict(encoder.rules)], "kind": [kind, effort.visits]}
     parts["files"] = [[file.name, file.sha256] for file in files]
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 

@@ -10,9 +10,9 @@ from retriever.corpus.store import CorpusStore
 from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
-from retriever.index.manifest import VECTORS_FILE, Manifest, read_manifest, verify_files
+from retriever.index.manifest import Manifest, read_manifest, verify_files
 from retriever.index.progress import Progress
-from retriever.index.search import FlatSearch, VectorSearch
+from retriever.index.search import VectorSearch, open_search
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def open_index(folder: Path, encoder_name: str | None = None, precision: Precisi
         verify_files(folder, manifest)
     data = folder / manifest.version
     with Progress("loading vectors"):
-        corpus, search = CorpusStore(data), FlatSearch(data / VECTORS_FILE)
+        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort)
     _same_shape(folder, manifest, corpus, search)
     with Progress(f"loading the encoder {manifest.encoder.name}"):
         encoder = load(resolved, precision)

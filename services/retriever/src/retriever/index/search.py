@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from retriever.encoders.identity import Vectors
+from retriever.index.kinds import set_effort
+from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind
+
+Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 _ROWS_AT_ONCE = 65_536
 
@@ -23,9 +27,15 @@ class VectorSearch(Protocol):
     @property
     def dimension(self) -> int: ...
 
-    def search(self, queries: Vectors, top_k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(self, queries: Vectors, top_k: int) -> Found:
         """Scores and rows, both of shape (queries, top_k), best first; a row of −1 means that there is no further one."""
         ...
+
+
+def open_search(data: Path, kind: Kind, effort: Effort) -> VectorSearch:
+    if kind == "flat":
+        return FlatSearch(data / VECTORS_FILE)
+    return ApproximateSearch(data / FAISS_FILE, effort)
 
 
 class FlatSearch:
@@ -38,6 +48,17 @@ class FlatSearch:
         for start in range(0, self.rows, _ROWS_AT_ONCE):
             self._index.add(np.ascontiguousarray(vectors[start : start + _ROWS_AT_ONCE], dtype=np.float32))
 
-    def search(self, queries: Vectors, top_k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        scores, rows = self._index.search(queries, top_k)
-        return scores, rows
+    def search(self, queries: Vectors, top_k: int) -> Found:
+        return cast(Found, self._index.search(queries, top_k))
+
+
+class ApproximateSearch:
+    """Search over an index that FAISS wrote, with the effort its build chose."""
+
+    def __init__(self, index_file: Path, effort: Effort) -> None:
+        self._index = faiss.read_index(str(index_file))
+        self.rows, self.dimension = self._index.ntotal, self._index.d
+        set_effort(self._index, effort.visits)
+
+    def search(self, queries: Vectors, top_k: int) -> Found:
+        return cast(Found, self._index.search(queries, top_k))
