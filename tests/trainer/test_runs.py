@@ -8,6 +8,8 @@ import psutil
 import pytest
 from fastapi import FastAPI, Request
 
+from trainer.jobs import deal
+
 RUNS = "/v1/training-runs"
 
 
@@ -272,6 +274,22 @@ def test_the_specification_of_a_run_is_kept_beside_it(start_trainer, platform):
     trainer.wait(run_id, "succeeded")
 
     assert json.loads((platform.folder / "runs" / run_id / "spec.json").read_text())["steps"] == 7
+
+
+def test_a_run_is_dealt_exactly_the_questions_of_its_steps(start_trainer, platform):
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec(steps=3, prompts_per_step=4)).json()["id"]
+    trainer.wait(run_id, "succeeded")
+
+    assert len((platform.folder / "runs" / run_id / "prompts.jsonl").read_text().splitlines()) == 12
+
+
+def test_every_pass_over_the_questions_is_whole_and_depends_on_the_seed_alone():
+    rows = [bytes([letter]) for letter in b"abcde"]
+    dealt = deal(rows, 12, seed=1)
+
+    assert set(dealt[:5]) == set(dealt[5:10]) == set(rows)
+    assert dealt == deal(rows, 12, seed=1) != deal(rows, 12, seed=2)
 
 
 def test_killing_the_trainer_leaves_its_runs_alone(start_trainer, platform):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import parallelsearch
 from parallelsearch.errors import InvalidInput
@@ -17,7 +19,7 @@ from trainer.settings import TrainerSettings
 PACKAGE = Path(__file__).resolve().parent
 SPEC_FILE = "spec.json"
 ROLLOUTS = "rollouts"
-DATA_SUFFIXES = {".jsonl", ".json", ".parquet"}
+PROMPTS = "prompts.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +50,26 @@ class JobBuilder:
         """Writes what the run's processes read."""
         (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         (job.folder / SPEC_FILE).write_text(spec.model_dump_json(indent=2))
+        if isinstance(spec, ReinforcementSpec):
+            rows = self._data(spec.data, "data").read_bytes().splitlines()
+            dealt = deal(rows, spec.steps * spec.prompts_per_step, spec.seed)
+            (job.folder / PROMPTS).write_bytes(b"\n".join(dealt) + b"\n")
 
     def _paths(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> RunPaths:
         evaluation = spec.evaluation.data if isinstance(spec, ReinforcementSpec) else None
+        folder, given = self.folder(run_id), self._data(spec.data, "data")
         return RunPaths(
             model=resolve_model(spec.model, self.settings.model_roots),
-            data=self._data(spec.data, "data"),
+            data=folder / PROMPTS if isinstance(spec, ReinforcementSpec) else given,
             evaluation=self._data(evaluation, "evaluation.data") if evaluation else None,
-            folder=self.folder(run_id),
+            folder=folder,
             agent=PACKAGE / "agent.py",
         )
 
     def _data(self, place: str, field: str) -> Path:
         path = resolve(place, self.settings.data_roots, field)
-        if not path.is_file() or path.suffix not in DATA_SUFFIXES:
-            raise InvalidInput(f"{field}: {place} is no {', '.join(sorted(DATA_SUFFIXES))} file.")
+        if not path.is_file() or path.suffix != ".jsonl" or path.stat().st_size == 0:
+            raise InvalidInput(f"{field}: {place} is no .jsonl file with rows; `python -m trainer prepare-data` makes one.")
         return path
 
     def _environment(self, spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> dict[str, str]:
@@ -76,6 +83,15 @@ class JobBuilder:
         if isinstance(spec, ReinforcementSpec):
             environment["TRAINER_RETRIEVER_URL"] = spec.retriever_url or self.settings.retriever_url
         return environment
+
+
+def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:
+    """`count` rows: whole passes over all of them, each shuffled anew, so that a run has exactly the steps it asks for."""
+    random = Random(seed)
+    dealt: list[bytes] = []
+    while len(dealt) < count:
+        dealt += random.sample(rows, min(len(rows), count - len(dealt)))
+    return dealt
 
 
 def _executable(python: Path) -> str:

@@ -1,0 +1,121 @@
+"""The arguments of a run, read by the parsers of both pinned OpenRLHF wheels."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import openrlhf_parser
+import pytest
+
+from parallelsearch.schemas.training import SPEC
+from trainer.command import RunPaths, openrlhf_command, redacted
+
+VERSIONS = ("0.11.2", "0.10.4")
+PATHS = RunPaths(Path("/models/small"), Path("/data/train.jsonl"), Path("/data/eval.jsonl"), Path("/runs/r"), Path("/src/agent.py"))
+
+
+def command(version="0.11.2", kind="reinforcement", wandb_key=None, **changes):
+    spec = SPEC.validate_python({"kind": kind, "name": "small", "model": "m", "data": "d", **changes})
+    return openrlhf_command(spec, PATHS, python="python3", version=version, wandb_key=wandb_key)
+
+
+def parse(openrlhf_sources, version, arguments):
+    """What OpenRLHF of this version makes of the command."""
+    module = arguments.index("-m", 3) + 1 if "torch.distributed.run" in arguments else 2
+    name = "openrlhf.cli.train_sft" if arguments[module] == "trainer.sft" else arguments[module]
+    reader = [sys.executable, openrlhf_parser.__file__, str(openrlhf_sources(version)), name, *arguments[module + 1 :]]
+    done = subprocess.run(reader, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("algorithm", "estimator", "critic"),
+    [("grpo", "group_norm", None), ("ppo", "gae", "/models/small"), ("reinforce_baseline", "reinforce_baseline", None)],
+)
+def test_every_algorithm_is_accepted(openrlhf_sources, version, algorithm, estimator, critic):
+    parsed, said = parse(openrlhf_sources, version, command(version, algorithm=algorithm, learning_rate=3e-6))
+
+    assert parsed["algo"]["advantage"]["estimator"] == estimator
+    assert parsed["critic"]["model_name_or_path"] == critic
+    assert parsed["actor"]["adam"]["lr"] == 3e-6
+    assert parsed["reward"]["remote_url"] == ["agent"]
+    assert "Recommend" not in said
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
+    spec = {
+        "steps": 60,
+        "prompts_per_step": 8,
+        "samples_per_prompt": 4,
+        "micro_batch": 2,
+        "kl_coefficient": 0.01,
+        "seed": 7,
+        "rollout": {"turn_tokens": 200, "context_tokens": 3072, "temperature": 0.9},
+        "resources": {"gpus_per_node": 2, "vllm_memory": 0.4},
+        "lora": {"rank": 8, "alpha": 16},
+        "evaluation": {"data": "e", "every_steps": 30, "samples": 2},
+        "checkpoints": {"every_steps": 10, "keep": 2, "resume": True},
+    }
+    parsed, _ = parse(openrlhf_sources, version, command(version, **spec))
+
+    assert parsed["data"]["max_samples"] == 60 * 8
+    assert parsed["data"]["max_len"] == 3072
+    assert parsed["rollout"] | {"max_new_tokens": 200, "temperature": 0.9, "batch_size": 8} == parsed["rollout"]
+    assert parsed["train"] | {"batch_size": 32, "micro_batch_size": 2, "seed": 7, "num_episodes": 1} == parsed["train"]
+    assert parsed["vllm"] | {"num_engines": 2, "enable_sleep": True, "gpu_memory_utilization": 0.4} == parsed["vllm"]
+    assert parsed["ds"]["attn_implementation"] == "sdpa"
+    assert parsed["ds"]["lora"] | {"rank": 8, "alpha": 16} == parsed["ds"]["lora"]
+    assert parsed["eval"] == {
+        **parsed["eval"],
+        "dataset": "/data/eval.jsonl",
+        "steps": 30,
+        "n_samples_per_prompt": 2,
+        "temperature": 0.0,
+    }
+    assert parsed["ckpt"] | {"save_steps": 10, "save_hf": True, "max_num": 2, "load_enable": True} == parsed["ckpt"]
+    assert {parsed[role]["num_gpus_per_node"] for role in ("actor", "ref", "critic", "reward")} == {2}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_importance_correction_of_either_version(openrlhf_sources, version):
+    parsed, _ = parse(openrlhf_sources, version, command(version, importance_correction=True))
+    advantage = parsed["algo"]["advantage"]
+
+    assert advantage.get("is_correction_enable") or (advantage["is_correction_level"], advantage["is_correction_mode"]) == (
+        "token",
+        "clip",
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_flash_attention_packs_samples(openrlhf_sources, version):
+    parsed, said = parse(openrlhf_sources, version, command(version, resources={"attention": "flash_attention_2"}))
+
+    assert parsed["ds"]["packing_samples"]
+    assert "Warning" not in said
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_cold_start_is_accepted(openrlhf_sources, version):
+    parsed, _ = parse(openrlhf_sources, version, command(version, kind="supervised", epochs=2, batch=32, learning_rate=1e-4))
+
+    assert parsed["model"]["model_name_or_path"] == "/models/small"
+    assert parsed["train"] | {"batch_size": 32, "max_epochs": 2} == parsed["train"]
+    assert parsed["adam"]["lr"] == 1e-4
+
+
+def test_secrets_are_passed_but_not_shown(openrlhf_sources):
+    arguments = command(wandb_project="p", wandb_key="hush")
+    parsed, _ = parse(openrlhf_sources, "0.11.2", arguments)
+
+    assert parsed["logger"]["wandb"]["key"] == "hush"
+    assert "hush" not in redacted(arguments)
+    assert len(redacted(arguments)) == len(arguments)
+
+
+def test_the_same_specification_gives_the_same_command():
+    assert command() == command()
