@@ -54,13 +54,17 @@ def problem_response(
 ) -> Response:
     """The RFC 9457 body with a stable `type`, the request id, and Retry-After (whole seconds, at least 1) where given."""
     body = _body(code, title, status, detail, extensions)
-    headers = {} if retry_after_s is None else {"Retry-After": str(max(1, round(retry_after_s)))}
-    return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
+    return Response(orjson.dumps(body), status, retry_after_header(retry_after_s), media_type="application/problem+json")
 
 
 def _body(code: str, title: str, status: int, detail: str, extensions: Mapping[str, Any] | None) -> dict[str, Any]:
     body = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": detail}
     return body | {"request_id": request_id(), **(extensions or {})}
+
+
+def retry_after_header(retry_after_s: float | None) -> dict[str, str]:
+    """Whole seconds, at least 1."""
+    return {} if retry_after_s is None else {"Retry-After": str(max(1, round(retry_after_s)))}
 
 
 def problem_body(error: Problem) -> dict[str, Any]:
@@ -79,13 +83,19 @@ def render(error: Problem) -> Response:
     )
 
 
-def invalid_request(error: RequestValidationError) -> Response:
-    """422 whose `errors` name each field as a dotted path and say what is wrong; no input is echoed."""
+def invalid_fields(error: RequestValidationError) -> list[dict[str, str]]:
+    """`field` as a dotted path and `message`, for each fault."""
     faults = []
     for fault in error.errors():
         where = [] if fault["type"] == "json_invalid" else [str(part) for part in fault["loc"] if part != "body"]
         faults.append({"field": ".".join(where) or "body", "message": fault["msg"]})
-    first = faults[0] if faults else {"field": "body", "message": "is not valid"}
+    return faults or [{"field": "body", "message": "is not valid"}]
+
+
+def invalid_request(error: RequestValidationError) -> Response:
+    """422 whose `errors` name each field as a dotted path and say what is wrong; no input is echoed."""
+    faults = invalid_fields(error)
+    first = faults[0]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return problem_response(
         code="invalid-request",
@@ -94,6 +104,11 @@ def invalid_request(error: RequestValidationError) -> Response:
         detail=f"{first['field']}: {first['message']}{more}",
         extensions={"errors": faults},
     )
+
+
+def is_unreadable(error: HTTPException) -> bool:
+    """Whether FastAPI means that the body is not text."""
+    return error.status_code == 400 and error.detail == UNREADABLE_BODY
 
 
 def invalid_body(message: str) -> Response:
@@ -120,7 +135,7 @@ def install_handlers(app: FastAPI, base: type[Exception]) -> None:
 
     async def on_http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == 400 and error.detail == UNREADABLE_BODY:
+        if is_unreadable(error):
             return invalid_body("is not JSON in UTF-8")
         title = TITLES.get(error.status_code, "HTTP error")
         code = title.lower().replace(" ", "-")

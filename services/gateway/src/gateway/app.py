@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from gateway.dependencies import State
-from gateway.endpoints import answers
+from gateway.endpoints import answers, chat
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
 from gateway.upstreams import REAL, Transports, Upstreams
@@ -36,4 +36,5 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         description=DESCRIPTION,
     )
     app.include_router(answers.router)
+    app.include_router(chat.router)
     return app

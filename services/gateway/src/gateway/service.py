@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway import metrics
+from gateway.chat import MODES
 from gateway.citations import cite
 from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
@@ -25,11 +26,10 @@ from parallelsearch.errors import (
 from parallelsearch.rollout.observer import RolloutObserver
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
-from parallelsearch.rollout.types import StopReason, Trajectory
+from parallelsearch.rollout.types import Mode, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
 from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
 
-OWN_MODELS = ("parallelsearch", "parallelsearch-sequential")
 DEFAULT_CONTEXT_TOKENS = 4_096
 DEFAULT_TURN_TOKENS = 500
 
@@ -103,7 +103,7 @@ class AnswerService:
             metrics.IN_FLIGHT.set(self._in_flight)
 
     def _check_names(self, request: AnswerRequest, policy: ConnectedPolicy) -> None:
-        served = (*OWN_MODELS, policy.description.identity.model)
+        served = (*MODES, policy.description.identity.model)
         if request.model is not None and request.model not in served:
             raise _unknown("model", request.model, served)
         fingerprint = self._upstreams.version.fingerprint
@@ -117,7 +117,7 @@ class AnswerService:
         if layout is not None:
             observation = replace(observation, layout=layout)
         return RolloutSettings(
-            mode=request.mode,
+            mode=_mode(request),
             top_k=request.top_k,
             max_turns=request.max_turns,
             max_sub_queries=request.max_sub_queries,
@@ -129,6 +129,11 @@ class AnswerService:
 
 def new_id() -> str:
     return uuid.uuid4().hex
+
+
+def _mode(request: AnswerRequest) -> Mode:
+    """The mode asked for; a model that is a way to search decides where the request leaves it open."""
+    return MODES.get(request.model or "", Mode.PARALLEL) if request.mode is Mode.PARALLEL else request.mode
 
 
 def _unknown(field: str, given: str, known: tuple[str, ...]) -> InvalidInput:

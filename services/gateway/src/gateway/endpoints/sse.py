@@ -16,6 +16,10 @@ def server_sent(event: str, data: str) -> bytes:
     return f"event: {event}\ndata: {data}\n\n".encode()
 
 
+def data_only(data: str) -> bytes:
+    return f"data: {data}\n\n".encode()
+
+
 def stream_response(content: AsyncIterable[bytes], settings: GatewaySettings) -> EventSourceResponse:
     """A comment while nothing happens; a reader that takes nothing for the write time-out is cut off.
 
