@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 RESAMPLES = 2_000
-CHUNK_CELLS = 4_000_000
+CHUNK_CELLS = 1_000_000
 """Draws held at once: what bounds the memory."""
 
 
@@ -232,4 +232,16 @@ def _cohens_d(a: tuple[Array, Array], b: tuple[Array, Array]) -> float | None:
         return None
     differences = a[0][counted] - b[0][counted]
     spread = float(np.std(differences, ddof=1))
-    return float(differences.mean()) / spread if spread else None
+    return float(differences.mean()) / spread if spread > 1e-9 * float(np.abs(differences).max()) else None
+
+
+def macro_mean(parts: list[tuple[Array, Array]], *, seed: int, resamples: int = RESAMPLES) -> tuple[float, Interval] | None:
+    """The mean over sets of one ratio each (numerators and denominators of shape 1 × n), every set resampled by itself."""
+    import numpy as np
+
+    values = [value for part in parts for value in ratios(*part)]
+    if not parts or any(value is None for value in values):
+        return None
+    draws = np.mean([_draw_ratios(*_defined(*part), seed, resamples)[0] for part in parts], axis=0)
+    interval = _interval(draws[np.isfinite(draws)])
+    return (float(np.mean([value for value in values if value is not None])), interval) if interval else None

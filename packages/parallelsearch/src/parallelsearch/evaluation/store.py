@@ -11,7 +11,7 @@ A trajectory is on disk (fsync) before it counts as done. A line that a kill lef
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import orjson
@@ -104,14 +104,19 @@ class RunFolder:
             return
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                try:
-                    yield ScoredTrajectoryModel.model_validate_json(line)
-                except ValidationError as error:
-                    reason = error.errors(include_url=False)[0]["msg"]
-                    raise InvalidInput(f"{path}:{number}: {reason}. Remove the line; its question is asked again.") from None
+                yield _trajectory(line, f"{path}:{number}")
+
+    def trajectories_at(self, cell: Cell, offsets: Iterable[int]) -> Iterator[ScoredTrajectoryModel]:
+        """Those that begin at the offsets."""
+        path = self.file(cell)
+        if path.exists():
+            with path.open("rb") as file:
+                for offset in offsets:
+                    file.seek(offset)
+                    yield _trajectory(file.readline(), f"{path} at byte {offset}")
 
     def line_offsets(self, cell: Cell) -> dict[str, int]:
-        """Where the trajectory of each question begins in the cell's file."""
+        """Where the trajectory that holds begins in the cell's file, for each question."""
         offsets: dict[str, int] = {}
         path = self.file(cell)
         if path.exists():
@@ -121,6 +126,14 @@ class RunFolder:
                     offsets[orjson.loads(line)["id"]] = offset
                     offset += len(line)
         return offsets
+
+
+def _trajectory(line: bytes, place: str) -> ScoredTrajectoryModel:
+    try:
+        return ScoredTrajectoryModel.model_validate_json(line)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+        raise InvalidInput(f"{place}: {reason}. Remove the line; its question is asked again.") from None
 
 
 def write_durably(path: Path, content: bytes) -> None:
