@@ -1,0 +1,77 @@
+"""Writes `.env.example`: every setting of the platform with its default, read from the code that reads it.
+
+usage: .venv/bin/python deploy/env_example.py > .env.example
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from enum import Enum
+from typing import Any
+
+from pydantic import SecretStr
+from pydantic_core import PydanticUndefined
+from pydantic_settings import BaseSettings
+
+SERVICES = {
+    "gateway": "the public API and the rollout loop",
+    "retriever": "encoder, index and corpus",
+    "policy": "the model behind vLLM",
+    "trainer": "training runs",
+}
+HEAD = """\
+# Every setting of the platform, with its default. Copy to .env, uncomment what you change; an empty value is the default.
+# Everything binds to 127.0.0.1 unless told otherwise. Written by deploy/env_example.py from the settings themselves.
+
+# --- the whole platform on one machine (parallelsearch up, make run)
+# Where pids, logs, sockets, the demo index and the admin token are kept: .state in the project, else ~/.local/state/parallelsearch
+# PARALLELSEARCH_STATE_DIR=
+# Set, the embedded Valkey listens on this port; else on a socket in the state folder
+# REDIS_PORT=
+"""
+
+
+def settings_of(service: str) -> list[type[BaseSettings]]:
+    module = importlib.import_module(f"{service}.settings")
+    found = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, BaseSettings))
+    return sorted((each for each in found if each.__module__ == module.__name__), key=lambda each: each.__name__)
+
+
+def written(default: Any) -> str:
+    """A default as the environment would spell it; empty for none and for what has to be given."""
+    match default:
+        case None | SecretStr():
+            return ""
+        case _ if default is PydanticUndefined:
+            return ""
+        case bool():
+            return str(default).lower()
+        case Enum():
+            return str(default.value)
+        case tuple() | list() | dict():
+            return json.dumps(default, default=str)
+        case _:
+            return str(default)
+
+
+def lines() -> list[str]:
+    out, seen = HEAD.splitlines(), set()
+    for service, what in SERVICES.items():
+        out += ["", f"# --- {service}: {what}"]
+        for settings in settings_of(service):
+            prefix = settings.model_config.get("env_prefix", "")
+            for name, field in settings.model_fields.items():
+                variable = str(field.validation_alias) if field.validation_alias else (prefix + name).upper()
+                if variable in seen:
+                    continue
+                seen.add(variable)
+                if field.description:
+                    out.append(f"# {' '.join(field.description.split())}")
+                out.append(f"# {variable}={written(field.default)}")
+    return out
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(lines()) + "\n")
