@@ -50,6 +50,7 @@ async def test_the_policy_says_what_it_is() -> None:
         context_length=128,
         layout=Layout.LABELLED,
         turn_tokens=200,
+        special_tokens=["<|im_end|>"],
     )
 
 

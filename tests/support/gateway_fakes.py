@@ -49,7 +49,14 @@ def fake_policy(
 
         @app.get("/v1/policy")
         async def policy():
-            return {"model": "tiny", "version": version, "context_length": 50_000, "layout": "labelled", "turn_tokens": 300}
+            return {
+                "model": "tiny",
+                "version": version,
+                "context_length": 50_000,
+                "layout": "labelled",
+                "turn_tokens": 300,
+                "special_tokens": ["<gh_stars>"],
+            }
 
     if tokenizes:
 

@@ -13,6 +13,7 @@ from policy.bundle import Bundle, PinnedFile
 class FakeEngine:
     name: str = "fake 1"
     context_length: int = 128
+    special_tokens: tuple[str, ...] = ("<|im_end|>",)
     failure: str | None = None
     tokens: float = 0.0
     probes: int = 0

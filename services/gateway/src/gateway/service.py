@@ -112,7 +112,7 @@ class AnswerService:
 
     def _rollout_settings(self, request: AnswerRequest, policy: ConnectedPolicy) -> RolloutSettings:
         description = policy.description
-        observation = ObservationSettings()
+        observation = ObservationSettings(special_tokens=description.special_tokens)
         layout = self._settings.policy_layout or description.layout
         if layout is not None:
             observation = replace(observation, layout=layout)

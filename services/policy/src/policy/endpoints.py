@@ -25,6 +25,7 @@ def policy_router(state: PolicyState) -> APIRouter:
             context_length=state.engine.context_length,
             layout=served.layout,
             turn_tokens=served.turn_tokens,
+            special_tokens=list(state.engine.special_tokens),
         )
 
     @router.get("/healthz", tags=["health"])

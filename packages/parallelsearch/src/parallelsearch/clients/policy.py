@@ -35,6 +35,7 @@ class PolicyDescription:
     layout: Layout | None = None
     tokenizes: bool = False
     """Whether it has vLLM's `/tokenize`."""
+    special_tokens: tuple[str, ...] = ()
 
 
 async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescription:
@@ -61,6 +62,7 @@ async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescript
         own.get("turn_tokens"),
         Layout(own["layout"]) if own.get("layout") else None,
         tokenizes,
+        tuple(own.get("special_tokens") or ()),
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field, replace
 
-from parallelsearch.errors import UpstreamUnavailable
+from parallelsearch.errors import ParallelSearchError
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.protocol.tags import CLOSING_TAGS
@@ -60,7 +60,7 @@ async def run_rollout(
             stop_reason = await _loop(request, policy, search, observer, progress)
     except TimeoutError:
         stop_reason, detail = StopReason.DEADLINE, f"The deadline of {request.deadline_s:g} s passed."
-    except UpstreamUnavailable as error:
+    except ParallelSearchError as error:
         stop_reason, detail = StopReason.POLICY_FAILED, error.detail
     trajectory = _record(request, progress, stop_reason, detail, (time.perf_counter() - started) * 1000)
     observer.finished(trajectory)

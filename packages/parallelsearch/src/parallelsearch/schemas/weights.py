@@ -17,3 +17,5 @@ class PolicyInfo(WireModel):
     context_length: int
     layout: Layout
     turn_tokens: int | None = None
+    special_tokens: list[str] = []
+    """What must not stand in passages or questions, since the tokenizer would read it as control tokens."""

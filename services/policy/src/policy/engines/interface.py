@@ -23,6 +23,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """Texts that the tokenizer takes for control tokens wherever they stand."""
+        ...
+
+    @property
     def failure(self) -> str | None:
         """Why the engine cannot serve any more, or None."""
         ...

@@ -52,6 +52,11 @@ class VllmEngine:
         return int(self._client.model_config.max_model_len)
 
     @property
+    def special_tokens(self) -> tuple[str, ...]:
+        added = self._client.get_tokenizer().added_tokens_decoder.values()
+        return tuple(token.content for token in added if token.special)
+
+    @property
     def failure(self) -> str | None:
         return "The engine has died." if self._client.errored else None
 
