@@ -22,6 +22,10 @@ from parallelsearch.schemas.trajectories import trajectory_from_wire
 STDIN = "-"
 
 
+def register(app: typer.Typer) -> None:
+    app.command()(reward)
+
+
 def reward(
     paths: Annotated[list[str] | None, typer.Argument(help="Files of trajectories, one JSON a line; `-` or none: stdin.")] = None,
     preset: Annotated[Preset, typer.Option(help="`paper` as published, `strict` with its holes closed.")] = Preset.STRICT,
