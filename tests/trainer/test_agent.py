@@ -139,6 +139,10 @@ def vllm(script, asked):
             text = body["prompt"]
         return {"tokens": TOKENIZER.encode(text, add_special_tokens=False)}
 
+    @app.post("/detokenize")
+    async def detokenize(request: Request):
+        return {"prompt": TOKENIZER.decode((await request.json())["tokens"])}
+
     @app.post("/v1/completions")
     async def completions(request: Request):
         body = await request.json()
