@@ -1,0 +1,34 @@
+"""What rides along with a prompt through OpenRLHF, whose label column is a plain value: packed as JSON."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from parallelsearch.rollout.types import Kind
+from parallelsearch.schemas.base import WireModel
+
+Split = Literal["train", "eval"]
+
+
+class Label(WireModel):
+    """The question of a rollout and what its reward goes by."""
+
+    id: str
+    question: str
+    kind: Kind
+    golden_answers: list[str] = Field(min_length=1)
+    split: Split = "train"
+
+
+class PromptRow(WireModel):
+    """A line of a prompt file: the user message, and the label as a JSON string. `datasource` groups OpenRLHF's evaluation."""
+
+    prompt: str
+    label: str
+    datasource: str = "default"
+
+    @property
+    def unpacked(self) -> Label:
+        return Label.model_validate_json(self.label)

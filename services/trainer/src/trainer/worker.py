@@ -1,0 +1,133 @@
+"""What the rollouts of one process share: the retriever within bounds, the reward, the groups in flight, the records.
+
+While the retriever is down no rollout starts: those that met the fault are excluded, the others wait, and the run goes on after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from parallelsearch.clients.retriever import RetrieverClient
+from parallelsearch.errors import UpstreamUnavailable
+from parallelsearch.reward.scoring import RewardFunction, score
+from parallelsearch.reward.terms import RewardWeights
+from parallelsearch.rollout.interfaces import SearchBackend, SearchBatch
+from parallelsearch.schemas.training import ReinforcementSpec, RewardSpec
+from trainer.episode import Episode, Outcome, Tokenizer, training_settings
+from trainer.groups import Groups, Member
+from trainer.labels import Label
+from trainer.records import Recorder
+
+RETRIEVER_TIMEOUT_S = 30.0
+WAIT_FOR_RETRIEVER_S = 900.0
+PROBE_EVERY_S = 2.0
+
+
+class BoundedSearch:
+    """At most `concurrency` searches in flight; the others wait their turn."""
+
+    def __init__(self, search: SearchBackend, concurrency: int) -> None:
+        self._search = search
+        self._slots = asyncio.Semaphore(concurrency)
+
+    async def search(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+        async with self._slots:
+            return await self._search.search(queries, top_k)
+
+
+class RetrieverGate:
+    """Closed from a fault until the retriever answers again, at most `WAIT_FOR_RETRIEVER_S`."""
+
+    def __init__(
+        self, retriever: RetrieverClient, *, probe_every_s: float = PROBE_EVERY_S, wait_s: float = WAIT_FOR_RETRIEVER_S
+    ) -> None:
+        self._retriever = retriever
+        self._probe_every_s = probe_every_s
+        self._wait_s = wait_s
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def pass_through(self) -> None:
+        """Raises TimeoutError if the retriever stays away, which fails the run."""
+        async with self._lock, asyncio.timeout(self._wait_s):
+            while self._closed:
+                try:
+                    await self._retriever.index()
+                    self._closed = False
+                except UpstreamUnavailable:
+                    await asyncio.sleep(self._probe_every_s)
+
+
+class Worker:
+    """Made once per process from the run's folder."""
+
+    def __init__(
+        self, spec: ReinforcementSpec, run_folder: Path, retriever: RetrieverClient, gate: RetrieverGate | None = None
+    ) -> None:
+        self.spec = spec
+        self._gate = gate or RetrieverGate(retriever)
+        self._search = BoundedSearch(retriever, spec.rollout.concurrency)
+        self._reward = reward_function(spec.reward)
+        self._recorder = Recorder(run_folder)
+        self._groups = Groups()
+
+    @asynccontextmanager
+    async def rollout(self, label: Label) -> AsyncIterator[Place]:
+        """The time of one rollout, from when it may start; it leaves its group however it ends."""
+        with self._groups.member(label.id) as member:
+            await self._gate.pass_through()
+            yield Place(self, member)
+
+    def episode(self, label: Label, tokenizer: Tokenizer, special_tokens: Sequence[str], *, prompt_tokens: int) -> Episode:
+        settings = training_settings(self.spec.rollout, special_tokens)
+        return Episode(label, settings, self._search, tokenizer, self._reward, prompt_tokens=prompt_tokens)
+
+    async def settle(self, outcome: Outcome, member: Member) -> float:
+        if outcome.failed_sub_queries:
+            self._gate.close()
+        if outcome.label.split == "eval":
+            learnt = float(outcome.reward.matched)
+        else:
+            learnt = await member.learn(None if outcome.excluded else outcome.reward.value)
+        self._recorder.write(outcome, learnt)
+        return learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One rollout's place among those of its worker."""
+
+    worker: Worker
+    member: Member
+
+    async def settle(self, outcome: Outcome) -> float:
+        """Records the rollout and gives back the reward to learn from; of evaluation rows, exact match."""
+        return await self.worker.settle(outcome, self.member)
+
+
+def reward_function(spec: RewardSpec) -> RewardFunction:
+    """The run's own function by import path, else the preset with its weights."""
+    if spec.function is not None:
+        module, _, name = spec.function.partition(":")
+        return cast(RewardFunction, getattr(importlib.import_module(module), name))
+    weights = RewardWeights(**spec.weights.model_dump())
+    return partial(score, preset=spec.preset, weights=weights)
+
+
+def worker_from_environment() -> Worker:
+    """Reads what the trainer service laid out for the run (`TRAINER_RUN_FOLDER`, `TRAINER_RETRIEVER_URL`)."""
+    folder = Path(os.environ["TRAINER_RUN_FOLDER"])
+    spec = ReinforcementSpec.model_validate_json((folder / "spec.json").read_bytes())
+    retriever = RetrieverClient(os.environ["TRAINER_RETRIEVER_URL"], timeout_s=RETRIEVER_TIMEOUT_S)
+    return Worker(spec, folder, retriever)
