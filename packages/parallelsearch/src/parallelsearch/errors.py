@@ -2,7 +2,9 @@
 
 ParallelSearchError
 ├── InvalidInput            422  the caller must change the request
+├── Unauthorized            401  no key, or none that is known
 ├── NotFound                404
+├── LimitExceeded           429  the caller is over its own limit
 ├── Overloaded              503  a queue is full; retry after a while
 ├── UpstreamUnavailable     503  policy, retriever or cache cannot be reached or answers badly
 │   └── RetrievalFailed     503  every sub-query of a turn failed
@@ -39,6 +41,14 @@ class InvalidInput(ParallelSearchError):
 
 class NotFound(ParallelSearchError):
     code, title, status = "not-found", "Not found", 404
+
+
+class Unauthorized(ParallelSearchError):
+    code, title, status = "unauthorized", "Unauthorized", 401
+
+
+class LimitExceeded(ParallelSearchError):
+    code, title, status, retryable = "limit-exceeded", "Limit exceeded", 429, True
 
 
 class Overloaded(ParallelSearchError):

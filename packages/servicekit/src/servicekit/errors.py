@@ -54,7 +54,8 @@ def problem_response(
 ) -> Response:
     """The RFC 9457 body with a stable `type`, the request id, and Retry-After (whole seconds, at least 1) where given."""
     body = _body(code, title, status, detail, extensions)
-    return Response(orjson.dumps(body), status, retry_after_header(retry_after_s), media_type="application/problem+json")
+    headers = retry_after_header(retry_after_s) | ({"WWW-Authenticate": "Bearer"} if status == 401 else {})
+    return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
 
 
 def _body(code: str, title: str, status: int, detail: str, extensions: Mapping[str, Any] | None) -> dict[str, Any]:

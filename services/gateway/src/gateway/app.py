@@ -6,9 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
+from gateway.auth import Authenticator, Caller, load_keys
 from gateway.dependencies import State
 from gateway.endpoints import answers, chat
+from gateway.headers import SecurityHeaders
+from gateway.limits import Limiter
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
 from gateway.upstreams import REAL, Transports, Upstreams
@@ -21,11 +25,17 @@ DESCRIPTION = "Answers questions by decomposing them into sub-queries and search
 def create_app(settings: GatewaySettings, transports: Transports = REAL) -> FastAPI:
     """The application; `transports` lets tests stand in for policy and retriever."""
     upstreams = Upstreams(settings, transports)
+    state = State(
+        settings=settings,
+        answers=AnswerService(settings, upstreams),
+        authenticator=_authenticator(settings),
+        limiter=Limiter(upstreams.redis),
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         async with upstreams.kept_fresh():
-            yield State(settings=settings, answers=AnswerService(settings, upstreams))
+            yield state
 
     app = create_service(
         "ParallelSearch gateway",
@@ -37,4 +47,13 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
     )
     app.include_router(answers.router)
     app.include_router(chat.router)
+    app.add_middleware(SecurityHeaders)
+    if settings.cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app
+
+
+def _authenticator(settings: GatewaySettings) -> Authenticator:
+    keys = load_keys(settings.api_keys_file) if settings.auth == "on" and settings.api_keys_file else None
+    default = Caller("default", settings.key_requests_per_minute, settings.key_concurrent)
+    return Authenticator(keys, settings.admin_token, default=default)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import time
+import random
 import unicodedata
+import zlib
 from collections.abc import Mapping, Sequence
 
 import orjson
-import structlog
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
-from gateway import metrics
+from gateway.redis_link import RedisLink
 from parallelsearch.rollout.types import Passage
 
-log = structlog.get_logger(__name__)
-
-KEY_VERSION = "1"
-REST_S = 1.0
-"""After a failure the cache is left alone for this long, so that a dead one costs one time-out and not one per search."""
+KEY_VERSION = "2"
+TTL_JITTER = 0.1
+COMPRESSION_LEVEL = 1
 Passages = tuple[Passage, ...]
 
 
@@ -37,84 +32,44 @@ def cache_key(query: str, top_k: int, fingerprint: str) -> str:
 
 
 def _dump(passages: Passages) -> bytes:
-    return orjson.dumps([(p.id, p.title, p.text, p.score, p.url) for p in passages])
+    """Compressed rows. JSON spells a float with all its digits, so what is read is bit for bit what was written."""
+    return zlib.compress(orjson.dumps([(p.id, p.title, p.text, p.score, p.url) for p in passages]), COMPRESSION_LEVEL)
 
 
-def _load(value: bytes | str) -> Passages | None:
+def _load(value: bytes) -> Passages | None:
     """None where the value is not what `_dump` writes, as if it were not there."""
     try:
-        return tuple(Passage(*row) for row in orjson.loads(value))
-    except (orjson.JSONDecodeError, TypeError):
+        return tuple(Passage(*row) for row in orjson.loads(zlib.decompress(value)))
+    except (zlib.error, orjson.JSONDecodeError, TypeError):
         return None
 
 
 class SearchCache:
-    """`get` and `put` never raise for a cache that fails; `is_up` and a metric tell."""
+    """Rows live for `ttl_s`, give or take a tenth, so that what was cached together does not expire together."""
 
-    def __init__(self, url: str | None, *, ttl_s: int, timeout_s: float) -> None:
+    def __init__(self, link: RedisLink, *, ttl_s: int) -> None:
+        self._link = link
         self._ttl_s = ttl_s
-        self._rest_until = 0.0
-        self.is_up = url is not None
-        self._redis: Redis | None = None
-        if url is not None:
-            self._redis = Redis.from_url(
-                url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0), max_connections=128
-            )
-
-    async def close(self) -> None:
-        if self._redis is not None:
-            await self._redis.aclose()
-
-    async def ping(self) -> bool:
-        """Whether the cache answers now; ends a rest early if it does."""
-        if self._redis is None:
-            return False
-        try:
-            await self._redis.ping()
-        except (RedisError, OSError) as error:
-            self._failed(error)
-            return False
-        self._worked()
-        return True
 
     async def get(self, keys: Sequence[str]) -> list[Passages | None]:
         """One multi-get; None for each key that is not there."""
-        if self._redis is None or not keys or self._resting():
+        values = await self._link.call(lambda redis: redis.mget(keys)) if keys else None
+        if values is None:
             return [None] * len(keys)
-        try:
-            values = await self._redis.mget(keys)
-        except (RedisError, OSError) as error:
-            self._failed(error)
-            return [None] * len(keys)
-        self._worked()
-        return [None if value is None else _load(value) for value in values]
+        return [_load(value) if isinstance(value, bytes) else None for value in values]
 
     async def put(self, rows: Mapping[str, Passages]) -> None:
         """One pipelined write."""
-        if self._redis is None or not rows or self._resting():
-            return
-        try:
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for key, passages in rows.items():
-                    pipeline.set(key, _dump(passages), ex=self._ttl_s)
-                await pipeline.execute()
-        except (RedisError, OSError) as error:
-            self._failed(error)
+        values = {key: _dump(passages) for key, passages in rows.items()}
 
-    def _resting(self) -> bool:
-        return time.monotonic() < self._rest_until
+        async def write(redis: Redis) -> list[object]:
+            async with redis.pipeline(transaction=False) as pipeline:
+                for key, value in values.items():
+                    pipeline.set(key, value, ex=self._expiry_s())
+                return await pipeline.execute()
 
-    def _failed(self, error: Exception) -> None:
-        metrics.CACHE.labels("error").inc()
-        metrics.CACHE_UP.set(0)
-        if self.is_up:
-            log.warning("cache_down", error=str(error) or type(error).__name__)
-        self.is_up = False
-        self._rest_until = time.monotonic() + REST_S
+        if rows:
+            await self._link.call(write)
 
-    def _worked(self) -> None:
-        if not self.is_up:
-            log.info("cache_up")
-        metrics.CACHE_UP.set(1)
-        self.is_up = True
-        self._rest_until = 0.0
+    def _expiry_s(self) -> int:
+        return max(1, round(self._ttl_s * random.uniform(1 - TTL_JITTER, 1 + TTL_JITTER)))

@@ -1,13 +1,21 @@
-"""What endpoints are given: the state that the lifespan made."""
+"""What endpoints are given: the state that the lifespan made, and who calls."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, TypedDict
 
 from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+from fastapi.security.http import HTTPAuthorizationCredentials
 
+from gateway import metrics
+from gateway.auth import Authenticator, Caller
+from gateway.limits import Limiter
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
+
+BEARER = HTTPBearer(auto_error=False, description="An API key, where the gateway is set up with keys.")
 
 
 class State(TypedDict):
@@ -15,6 +23,8 @@ class State(TypedDict):
 
     settings: GatewaySettings
     answers: AnswerService
+    authenticator: Authenticator
+    limiter: Limiter
 
 
 def answer_service(request: Request) -> AnswerService:
@@ -27,5 +37,22 @@ def gateway_settings(request: Request) -> GatewaySettings:
     return settings
 
 
+def known_caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)] = None) -> Caller:
+    """Refuses whoever has no key where keys are needed."""
+    authenticator: Authenticator = request.state.authenticator
+    caller = authenticator.caller(request.headers.get("authorization", ""))
+    metrics.CALLS.labels(caller.name).inc()
+    return caller
+
+
+async def limited_caller(request: Request, caller: Annotated[Caller, Depends(known_caller)]) -> AsyncIterator[Caller]:
+    """Counts the request against its caller's limits until its answer has been sent."""
+    limiter: Limiter = request.state.limiter
+    async with limiter.one_request(caller):
+        yield caller
+
+
 Settings = Annotated[GatewaySettings, Depends(gateway_settings)]
 Answers = Annotated[AnswerService, Depends(answer_service)]
+KnownCaller = Annotated[Caller, Depends(known_caller)]
+LimitedCaller = Annotated[Caller, Depends(limited_caller)]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from parallelsearch.protocol.observations import Layout
@@ -29,6 +33,28 @@ class GatewaySettings(ServiceSettings):
     max_in_flight: int = Field(default=512, ge=1)
     max_body_bytes: int = Field(default=256_000, ge=1_000)
     upstream_refresh_s: float = Field(default=5.0, gt=0)
+    auth: Literal["on", "off"] = Field(default="on", validation_alias=AliasChoices("AUTH", "GATEWAY_AUTH"))
+    """`off` lets anybody in who can reach the port. `on` needs keys, or loopback alone."""
+    api_keys_file: Path | None = None
+    key_requests_per_minute: int | None = Field(default=None, ge=1)
+    key_concurrent: int | None = Field(default=None, ge=1)
+    cors_origins: list[str] = []
     heartbeat_s: float = Field(default=15.0, gt=0)
     stream_write_timeout_s: float = Field(default=30.0, gt=0)
     turn_tokens: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _closed_beyond_loopback(self) -> Self:
+        if self.auth == "on" and self.api_keys_file is None and not is_loopback(self.host):
+            raise ValueError(
+                f"{self.host} is reachable from other machines and there are no API keys: "
+                "set GATEWAY_API_KEYS_FILE, or AUTH=off to let anybody in"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -11,6 +11,7 @@ import httpx2
 import structlog
 
 from gateway.cache import SearchCache
+from gateway.redis_link import RedisLink
 from gateway.search import IndexVersion
 from gateway.settings import GatewaySettings
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
@@ -50,7 +51,8 @@ class Upstreams:
         self.retriever = RetrieverClient(
             settings.retriever_url, timeout_s=settings.retriever_timeout_s, transport=transports.retriever
         )
-        self.cache = SearchCache(settings.redis_url, ttl_s=settings.cache_ttl_s, timeout_s=settings.cache_timeout_s)
+        self.redis = RedisLink(settings.redis_url, timeout_s=settings.cache_timeout_s)
+        self.cache = SearchCache(self.redis, ttl_s=settings.cache_ttl_s)
         self.version = IndexVersion()
         self._policy: ConnectedPolicy | None = None
         self._policy_fault = "not asked yet"
@@ -70,11 +72,11 @@ class Upstreams:
         checks = {
             "policy": self._policy_fault or "ok",
             "retriever": self._retriever_fault or "ok",
-            "cache": "ok" if self.cache.is_up else "down: searches go to the retriever",
+            "cache": "ok" if self.redis.is_up else "down: searches go to the retriever",
         }
         if self._policy is None or self._policy_fault or self._retriever_fault:
             return Readiness("starting" if self._policy is None else "failed", checks)
-        return Readiness("ready" if self.cache.is_up else "degraded", checks)
+        return Readiness("ready" if self.redis.is_up else "degraded", checks)
 
     @asynccontextmanager
     async def kept_fresh(self) -> AsyncIterator[None]:
@@ -88,7 +90,7 @@ class Upstreams:
             await asyncio.gather(task, return_exceptions=True)
             await self._policy_http.close()
             await self.retriever.close()
-            await self.cache.close()
+            await self.redis.close()
 
     async def _refresh_for_ever(self) -> None:
         while True:
@@ -97,7 +99,7 @@ class Upstreams:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        await asyncio.gather(self._ask_policy(), self._ask_retriever(), self.cache.ping())
+        await asyncio.gather(self._ask_policy(), self._ask_retriever(), self.redis.ping())
 
     async def _ask_retriever(self) -> None:
         try:

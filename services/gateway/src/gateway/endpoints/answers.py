@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from gateway.dependencies import Answers, Settings
+from gateway.dependencies import Answers, Settings, limited_caller
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import server_sent, stream_response
 from gateway.streaming import AnswerStream
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
 
-router = APIRouter(prefix="/v1", tags=["answers"])
+router = APIRouter(prefix="/v1", tags=["answers"], dependencies=[Depends(limited_caller)])
 
 
 @router.post("/answers", response_model=TrajectoryModel, responses={200: {"content": {"text/event-stream": {}}}})

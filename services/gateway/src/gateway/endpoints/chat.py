@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from gateway.chat import MODES, Conversation, answer_request
-from gateway.dependencies import Answers, Settings
+from gateway.dependencies import Answers, Settings, limited_caller
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import data_only, stream_response
 from gateway.streaming import AnswerStream
@@ -51,7 +51,7 @@ class OpenAIRoute(APIRoute):
         return handler
 
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, dependencies=[Depends(limited_caller)])
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": ChatErrorBody} for status in (404, 422, 503, 504)}
 
 
