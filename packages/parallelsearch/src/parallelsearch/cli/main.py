@@ -9,10 +9,10 @@ import sys
 
 import typer
 
-from parallelsearch.cli import ask, doctor, index, platform, search
+from parallelsearch.cli import ask, doctor, evaluate, index, platform, search
 from parallelsearch.errors import ParallelSearchError
 
-GROUPS = (platform, ask, search, index, doctor)
+GROUPS = (platform, ask, search, index, evaluate, doctor)
 
 
 def create_app() -> typer.Typer:
