@@ -9,17 +9,10 @@ import sys
 
 import typer
 
-<<<<<<< HEAD
-from parallelsearch.cli import ask, doctor, index, platform, reward, search
+from parallelsearch.cli import ask, doctor, evaluate, index, platform, reward, search
 from parallelsearch.errors import ParallelSearchError
 
-GROUPS = (platform, ask, search, index, reward, doctor)
-=======
-from parallelsearch.cli import ask, doctor, evaluate, index, platform, search
-from parallelsearch.errors import ParallelSearchError
-
-GROUPS = (platform, ask, search, index, evaluate, doctor)
->>>>>>> eval
+GROUPS = (platform, ask, search, index, reward, evaluate, doctor)
 
 
 def create_app() -> typer.Typer:
