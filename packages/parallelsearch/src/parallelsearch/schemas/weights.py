@@ -1,9 +1,13 @@
-"""The policy's contract beside vLLM's own routes: `GET /v1/policy`."""
+"""The policy's contract beside vLLM's own routes: `GET /v1/policy` and `POST /v1/policy/weights`."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field, StrictInt
+
 from parallelsearch.protocol.observations import Layout
-from parallelsearch.schemas.base import WireModel
+from parallelsearch.schemas.base import NonBlankText, WireModel
 
 
 class PolicyInfo(WireModel):
@@ -17,3 +21,10 @@ class PolicyInfo(WireModel):
     context_length: int
     layout: Layout
     turn_tokens: int | None = None
+
+
+class WeightsRequest(WireModel):
+    """The checkpoint to serve: a directory below an allowed root, with full weights or a LoRA adapter."""
+
+    checkpoint: Annotated[NonBlankText, Field(max_length=4_096)]
+    step: StrictInt | None = Field(default=None, ge=0)
