@@ -1,24 +1,35 @@
+from pathlib import Path
+
 import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from tests.support.policy_fakes import FakeEngine
+from pydantic import SecretStr
+from tests.support.policy_fakes import FakeEngine, make_checkpoint
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.schemas.weights import PolicyInfo
+from policy.candidates import Verifier
 from policy.engines.interface import Device
+from policy.model_shape import read_shape
 from policy.serving import add_policy
+from policy.staging import Staging
 from policy.state import PolicyState, Served
+from policy.weights import WeightChanger
 
 pytestmark = pytest.mark.anyio
 
 
+TOKEN = "secret"
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
+
+
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def client(tmp_path: Path) -> httpx2.AsyncClient:
+    return client_of(state_of(FakeEngine()), tmp_path)
 
 
-def client_of(state: PolicyState) -> httpx2.AsyncClient:
+def client_of(state: PolicyState, folder: Path, token: str | None = TOKEN) -> httpx2.AsyncClient:
     """An application with a generating route, as vLLM's has, and ours."""
     app = FastAPI()
 
@@ -30,7 +41,11 @@ def client_of(state: PolicyState) -> httpx2.AsyncClient:
     async def tokenize() -> dict[str, int]:
         return {"count": 0}
 
-    add_policy(app, state, max_body_bytes=1_000)
+    initial, runs, staging = make_checkpoint(folder / "initial"), folder / "runs", Staging(folder / "swaps")
+    make_checkpoint(runs / "a", "a")
+    staging.empty()
+    changer = WeightChanger(state, Verifier((runs,), initial, read_shape(initial)), staging, initial)
+    add_policy(app, state, changer, admin_token=SecretStr(token) if token else None, max_body_bytes=1_000)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://policy")
 
 
@@ -38,8 +53,8 @@ def state_of(engine: FakeEngine) -> PolicyState:
     return PolicyState(Served("tiny", Device.CPU, Layout.LABELLED, 200), engine)
 
 
-async def test_the_policy_says_what_it_is() -> None:
-    async with client_of(state_of(FakeEngine())) as client:
+async def test_the_policy_says_what_it_is(client: httpx2.AsyncClient) -> None:
+    async with client:
         answer = await client.get("/v1/policy")
     assert PolicyInfo.model_validate_json(answer.content) == PolicyInfo(
         model="tiny",
@@ -50,13 +65,13 @@ async def test_the_policy_says_what_it_is() -> None:
         context_length=128,
         layout=Layout.LABELLED,
         turn_tokens=200,
-        special_tokens=["<|im_end|>"],
+        special_tokens=["<|im_end|>", "<|im_start|>"],
     )
 
 
-async def test_completions_carry_the_version_and_others_do_not() -> None:
+async def test_completions_carry_the_version_and_others_do_not(tmp_path: Path) -> None:
     state = state_of(FakeEngine())
-    async with client_of(state) as client:
+    async with client_of(state, tmp_path) as client:
         first = await client.post("/v1/completions")
         state.version = 2
         second = await client.post("/v1/completions")
@@ -65,23 +80,72 @@ async def test_completions_carry_the_version_and_others_do_not() -> None:
     assert second.text.endswith("[DONE]\n\n")
 
 
-async def test_a_healthy_engine_is_alive_and_ready() -> None:
-    async with client_of(state_of(FakeEngine())) as client:
+async def test_a_healthy_engine_is_alive_and_ready(client: httpx2.AsyncClient) -> None:
+    async with client:
         alive, ready = await client.get("/healthz"), await client.get("/readyz")
     assert (alive.status_code, ready.status_code) == (200, 200)
     assert ready.json() == {"status": "ready", "checks": {"engine": "generates", "version": "1"}}
 
 
-async def test_a_dead_engine_is_neither() -> None:
-    async with client_of(state_of(FakeEngine(failure="The engine has died."))) as client:
+async def test_a_dead_engine_is_neither(tmp_path: Path) -> None:
+    async with client_of(state_of(FakeEngine(failure="The engine has died.")), tmp_path) as client:
         alive, ready = await client.get("/healthz"), await client.get("/readyz")
     assert (alive.status_code, ready.status_code) == (503, 503)
     assert ready.json()["checks"]["engine"] == "The engine has died."
 
 
-async def test_a_stalled_engine_is_neither() -> None:
+async def test_a_stalled_engine_is_neither(tmp_path: Path) -> None:
     state = state_of(FakeEngine())
     state.stalled = True
-    async with client_of(state) as client:
+    async with client_of(state, tmp_path) as client:
         alive = await client.get("/healthz")
     assert (alive.status_code, alive.json()) == (503, {"status": "The engine makes no progress."})
+
+
+async def test_weights_change_with_the_admin_token(client: httpx2.AsyncClient) -> None:
+    async with client:
+        answer = await client.post("/v1/policy/weights", json={"checkpoint": "a", "step": 7}, headers=ADMIN)
+        completion = await client.post("/v1/completions")
+        exposed = await client.get("/v1/policy")
+    assert (answer.status_code, answer.json()["version"], answer.json()["step"]) == (200, "2", 7)
+    assert completion.headers["x-policy-version"] == "2"
+    assert exposed.json() == answer.json()
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}])
+async def test_weights_do_not_change_without_it(client: httpx2.AsyncClient, headers: dict[str, str]) -> None:
+    async with client:
+        answer = await client.post("/v1/policy/weights", json={"checkpoint": "a"}, headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
+
+
+async def test_weights_are_closed_where_no_token_is_set(tmp_path: Path) -> None:
+    async with client_of(state_of(FakeEngine()), tmp_path, token=None) as client:
+        answer = await client.post("/v1/policy/weights", json={"checkpoint": "a"}, headers=ADMIN)
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:parallelsearch:problem:forbidden")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{}", "checkpoint"),
+        (b'{"checkpoint": ""}', "checkpoint"),
+        (b'{"checkpoint": "a\\u0000b"}', "checkpoint"),
+        (b'{"checkpoint": "a", "step": -1}', "step"),
+        (b'{"checkpoint": "a", "force": true}', "force"),
+        (b'{"checkpoint": ', "body"),
+    ],
+)
+async def test_a_bad_request_names_its_field(client: httpx2.AsyncClient, body: bytes, field: str) -> None:
+    async with client:
+        headers = ADMIN | {"content-type": "application/json"}
+        answer = await client.post("/v1/policy/weights", content=body, headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert answer.json()["errors"][0]["field"] == field
+
+
+async def test_a_refused_checkpoint_is_a_problem_that_says_why(client: httpx2.AsyncClient) -> None:
+    async with client:
+        answer = await client.post("/v1/policy/weights", json={"checkpoint": "../initial/.."}, headers=ADMIN)
+    assert answer.status_code == 422
+    assert "below an allowed root" in answer.json()["detail"]

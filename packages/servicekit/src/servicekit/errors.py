@@ -6,7 +6,7 @@ here, as are FastAPI's validation errors and anything that nobody expected.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import orjson
@@ -14,6 +14,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from servicekit.request_id import request_id
@@ -122,6 +123,36 @@ def invalid_body(message: str) -> Response:
     )
 
 
+def http_problem(error: HTTPException) -> Response:
+    if is_unreadable(error):
+        return invalid_body("is not JSON in UTF-8")
+    title = TITLES.get(error.status_code, "HTTP error")
+    code = title.lower().replace(" ", "-")
+    return problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))
+
+
+def problem_route(base: type[Exception]) -> type[APIRoute]:
+    """A route class that renders its own errors, for a router inside an application whose handlers are not ours."""
+
+    class ProblemRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handler = super().get_route_handler()
+
+            async def guarded(request: Request) -> Response:
+                try:
+                    return await handler(request)
+                except RequestValidationError as error:
+                    return invalid_request(error)
+                except HTTPException as error:
+                    return http_problem(error)
+                except base as error:
+                    return render(error)  # type: ignore[arg-type]
+
+            return guarded
+
+    return ProblemRoute
+
+
 def install_handlers(app: FastAPI, base: type[Exception]) -> None:
     """Registers the handlers on `app`; `base` is the service's own base class of errors, each of which is a `Problem`."""
 
@@ -136,11 +167,7 @@ def install_handlers(app: FastAPI, base: type[Exception]) -> None:
 
     async def on_http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if is_unreadable(error):
-            return invalid_body("is not JSON in UTF-8")
-        title = TITLES.get(error.status_code, "HTTP error")
-        code = title.lower().replace(" ", "-")
-        return problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))
+        return http_problem(error)
 
     app.add_exception_handler(base, on_own)
     app.add_exception_handler(RequestValidationError, on_validation)

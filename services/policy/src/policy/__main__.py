@@ -1,4 +1,5 @@
-"""Entry point: `python -m policy` serves, `python -m policy prepare` only merges the bundled policy into the cache folder.
+"""Entry point: `python -m policy` serves, `… prepare` only merges the bundled policy into the cache folder, and
+`… merge BASE ADAPTER TARGET` makes a model directory of a LoRA adapter and its base.
 
 Heavy imports (torch, transformers, vLLM) wait until the settings have been found sound.
 """
@@ -6,6 +7,7 @@ Heavy imports (torch, transformers, vLLM) wait until the settings have been foun
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from parallelsearch.errors import ConfigurationError
 
@@ -19,6 +21,12 @@ def prepare_bundled() -> None:
     prepare(bundled_policy(), CacheSettings().models_dir, merge=merge)
 
 
+def merge_adapter(base: str, adapter: str, target: str) -> None:
+    from policy.merging import merge
+
+    merge(Path(base), Path(adapter), Path(target))
+
+
 def serve() -> None:
     from policy.serving import serve as serve_policy
     from policy.settings import CacheSettings, PolicySettings
@@ -28,12 +36,16 @@ def serve() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    commands = {(): serve, ("prepare",): prepare_bundled}
-    command = commands.get(tuple(arguments))
-    if command is None:
-        raise SystemExit("usage: python -m policy [prepare]")
     try:
-        command()
+        match arguments:
+            case []:
+                serve()
+            case ["prepare"]:
+                prepare_bundled()
+            case ["merge", base, adapter, target]:
+                merge_adapter(base, adapter, target)
+            case _:
+                raise SystemExit("usage: python -m policy [prepare | merge BASE ADAPTER TARGET]")
     except ConfigurationError as error:
         raise SystemExit(f"configuration: {error.detail}") from None
 

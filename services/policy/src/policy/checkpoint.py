@@ -38,7 +38,7 @@ def read_checkpoint(directory: Path, name: str) -> Checkpoint:
     weights = sorted(directory.glob("*.safetensors"))
     if not weights:
         raise ConfigurationError(f"{name} holds no safetensors. Other weight files are not loaded: convert them first.")
-    config = _read_json(directory / "config.json", name)
+    config = read_json(directory / "config.json", name)
     architectures = config.get("architectures") or ["unknown"]
     return Checkpoint(
         path=directory,
@@ -50,10 +50,15 @@ def read_checkpoint(directory: Path, name: str) -> Checkpoint:
 
 def adapter_base(directory: Path) -> str:
     """The base that an adapter says it belongs to."""
-    return str(_read_json(directory / "adapter_config.json", directory.name).get("base_model_name_or_path") or "")
+    return str(read_json(directory / "adapter_config.json", directory.name).get("base_model_name_or_path") or "")
 
 
-def _read_json(path: Path, name: str) -> dict[str, Any]:
+def read_json(path: Path, name: str) -> dict[str, Any]:
+    """The object in a JSON file of the checkpoint called `name`.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

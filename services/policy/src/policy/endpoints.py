@@ -1,32 +1,34 @@
-"""The routes that this service adds to vLLM's: the policy's identity, liveness and readiness."""
+"""The routes that this service adds to vLLM's: the policy's identity, its weights, liveness and readiness."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
+from pydantic import SecretStr
 
-from parallelsearch.schemas.weights import PolicyInfo
+from parallelsearch.errors import ParallelSearchError
+from parallelsearch.schemas.weights import PolicyInfo, WeightsRequest
 from policy.state import PolicyState
+from policy.weights import WeightChanger
+from servicekit.auth import require_admin
+from servicekit.errors import problem_route
 
 
-def policy_router(state: PolicyState) -> APIRouter:
-    router = APIRouter()
+def policy_router(state: PolicyState, changer: WeightChanger, admin_token: SecretStr | None) -> APIRouter:
+    router = APIRouter(route_class=problem_route(ParallelSearchError))
+
+    def admin(request: Request) -> None:
+        require_admin(request, admin_token)
 
     @router.get("/v1/policy", tags=["policy"])
     async def policy() -> PolicyInfo:
         """Which policy is served, in which version, and how it wants to be asked."""
-        served = state.served
-        return PolicyInfo(
-            model=served.model,
-            version=str(state.version),
-            step=state.step,
-            engine=state.engine.name,
-            device=served.device.value,
-            context_length=state.engine.context_length,
-            layout=served.layout,
-            turn_tokens=served.turn_tokens,
-            special_tokens=list(state.engine.special_tokens),
-        )
+        return state.info()
+
+    @router.post("/v1/policy/weights", tags=["policy"], dependencies=[Depends(admin)])
+    async def change_weights(body: WeightsRequest) -> PolicyInfo:
+        """Serves other weights of the same model (admin token). Answers when they serve; on any failure the old ones serve on."""
+        return await changer.change(body)
 
     @router.get("/healthz", tags=["health"])
     async def healthz() -> JSONResponse:

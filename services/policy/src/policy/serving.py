@@ -7,22 +7,29 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import psutil
 from fastapi import FastAPI
+from pydantic import SecretStr
 
-from policy import preflight
+from policy import liveness, metrics, preflight
 from policy.bundle import Bundle, bundled_policy
+from policy.candidates import Verifier
 from policy.endpoints import policy_router
 from policy.engines import setup
 from policy.engines.interface import Engine
-from policy.planning import Host, find_source, make_plan
+from policy.model_shape import read_shape
+from policy.planning import Host, Plan, find_source, make_plan
 from policy.preparation import is_prepared, prepared_dir
 from policy.progress import phase, say
 from policy.settings import BUNDLED, CacheSettings, PolicySettings
+from policy.special_tokens import SpecialTokenMiddleware
+from policy.staging import Staging
 from policy.state import PolicyState
 from policy.versions import VersionMiddleware
+from policy.weights import Limits, WeightChanger
 from servicekit.logs import configure_logs
 from servicekit.requests import RequestMiddleware
 
@@ -52,18 +59,57 @@ def serve(settings: PolicySettings, cache: CacheSettings) -> None:
     async def extend(app: FastAPI, engine: Engine) -> AsyncIterator[None]:
         with phase("generating a first token"):
             await asyncio.wait_for(engine.probe(), FIRST_TOKEN_TIMEOUT_S)
-        add_policy(app, PolicyState(plan.served, engine), max_body_bytes=settings.max_body_bytes)
-        say(f"ready on http://{settings.host}:{settings.port}")
-        yield
+        state = PolicyState(plan.served, engine)
+        changer = make_changer(state, plan, settings, bundle, cache.models_dir / "swaps" / str(settings.port))
+        add_policy(app, state, changer, admin_token=settings.admin_token, max_body_bytes=settings.max_body_bytes)
+        async with watched(state):
+            say(f"ready on http://{settings.host}:{settings.port}")
+            yield
 
     vllm_server.run(setup.command_line(plan.spec), extend)
 
 
-def add_policy(app: FastAPI, state: PolicyState, *, max_body_bytes: int) -> None:
-    """Adds this service's routes and middleware to vLLM's application."""
-    app.include_router(policy_router(state))
+def make_changer(state: PolicyState, plan: Plan, settings: PolicySettings, bundle: Bundle, swaps: Path) -> WeightChanger:
+    """What changes the weights of the policy that `plan` serves; `swaps` is this server's own folder."""
+    initial = local_directory(plan)
+    bases = [(plan.served.model, initial)]
+    if settings.checkpoint == BUNDLED:
+        bases.append((bundle.base_name, bundle.base.path))
+    verifier = Verifier(settings.checkpoint_roots, initial, read_shape(initial), tuple(bases))
+    staging = Staging(swaps)
+    staging.empty()
+    return WeightChanger(state, verifier, staging, initial, Limits(drain_s=settings.drain_s))
+
+
+def local_directory(plan: Plan) -> Path:
+    """Where the files of the served model lie; those of a hub model have been downloaded by the engine."""
+    if plan.offline:
+        return Path(plan.spec.model)
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(plan.spec.model, local_files_only=True))
+
+
+def add_policy(
+    app: FastAPI, state: PolicyState, changer: WeightChanger, *, admin_token: SecretStr | None, max_body_bytes: int
+) -> None:
+    """Adds this service's routes and middleware to vLLM's application; the last one added is the outermost."""
+    app.include_router(policy_router(state, changer, admin_token))
+    app.add_middleware(SpecialTokenMiddleware, tokens=state.engine.special_tokens())
     app.add_middleware(VersionMiddleware, state=state)
     app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
+    metrics.VERSION.labels(state.served.model).set(state.version)
+
+
+@asynccontextmanager
+async def watched(state: PolicyState) -> AsyncIterator[None]:
+    watcher = asyncio.create_task(liveness.watch(state))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
 
 
 def ensure_prepared(bundle: Bundle, cache: CacheSettings) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from parallelsearch.protocol.observations import Layout
 from servicekit.settings import ServiceSettings
 
 BUNDLED = "bundled"
+
+
+def _split(value: object) -> object:
+    return tuple(Path(part) for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+
+Roots = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
 
 
 class EngineChoice(StrEnum):
@@ -52,4 +61,10 @@ class PolicySettings(ServiceSettings):
     trust_remote_code: bool = False
     vllm_arguments: str = ""
     """Further arguments of vLLM's server, such as `--tensor-parallel-size 2`."""
+    checkpoint_roots: Roots = (Path(".state/trainer/runs"),)
+    """Folders with `:` between; weights sent to a running policy must lie below one of them."""
+    drain_s: float = Field(default=120.0, gt=0)
+    """How long a change of weights waits for running generations."""
+    max_queued: int = Field(default=512, ge=1)
+    """Requests in flight, waiting ones included; more are told to come back."""
     max_body_bytes: int = Field(default=16_000_000, ge=1_000)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from parallelsearch.protocol.observations import Layout
+from parallelsearch.schemas.weights import PolicyInfo
 from policy.engines.interface import Device, Engine
+from policy.gate import Gate
 from servicekit.health import Readiness
 
 
@@ -21,20 +23,37 @@ class Served:
 
 @dataclass(slots=True)
 class PolicyState:
-    """Owned by the event loop. `version` rises with every change of weights; `step` is the training step they come from."""
+    """Owned by the event loop. `version` rises with every change of weights; `step` is the training step they come from.
+
+    `broken` says why no weights can be trusted any more; `stalled` that the engine makes no progress.
+    """
 
     served: Served
     engine: Engine
+    gate: Gate = field(default_factory=Gate)
     version: int = 1
     step: int | None = None
-    checks: dict[str, str] = field(default_factory=dict)
     stalled: bool = False
+    broken: str | None = None
 
     def failure(self) -> str | None:
         """Why nothing can be generated, or None."""
-        return self.engine.failure or ("The engine makes no progress." if self.stalled else None)
+        return self.engine.failure or self.broken or ("The engine makes no progress." if self.stalled else None)
 
     def readiness(self) -> Readiness:
         failure = self.failure()
         checks = {"engine": failure or "generates", "version": str(self.version)}
         return Readiness("failed" if failure else "ready", checks)
+
+    def info(self) -> PolicyInfo:
+        return PolicyInfo(
+            model=self.served.model,
+            version=str(self.version),
+            step=self.step,
+            engine=self.engine.name,
+            device=self.served.device.value,
+            context_length=self.engine.context_length,
+            layout=self.served.layout,
+            turn_tokens=self.served.turn_tokens,
+            special_tokens=list(self.engine.special_tokens()),
+        )

@@ -1,13 +1,21 @@
-"""Stamps `X-Policy-Version` on every answer of a generating route. Plain ASGI, so that streams and disconnects pass untouched."""
+"""Stamps `X-Policy-Version` on every answer of a generating route: the version of the weights that it was sampled from.
+
+Plain ASGI, so that streams and disconnects pass untouched. A generation holds its place in the gate until its last byte, so no
+weights change under it.
+"""
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from parallelsearch.errors import Overloaded
 from policy.state import PolicyState
+from servicekit.errors import render
 
 HEADER = b"x-policy-version"
-QUIET_PATHS = ("/tokenize", "/detokenize", "/v1/policy", "/is_scaling_elastic_ep")
+QUIET_PATHS = ("/tokenize", "/detokenize", "/v1/policy")
+CLOSED_PATHS = ("/scale_elastic_ep", "/is_scaling_elastic_ep")
+"""vLLM's routes that change the engine and ask for no token."""
 
 
 def generates(scope: Scope) -> bool:
@@ -24,8 +32,13 @@ class VersionMiddleware:
         if not generates(scope):
             await self.app(scope, receive, send)
             return
-        version = str(self.state.version).encode()
+        try:
+            async with self.state.gate.passing():
+                await self._generate(scope, receive, send, str(self.state.version).encode())
+        except Overloaded as error:
+            await render(error)(scope, receive, send)
 
+    async def _generate(self, scope: Scope, receive: Receive, send: Send, version: bytes) -> None:
         async def send_stamped(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), (HEADER, version)]

@@ -1,9 +1,13 @@
-"""The policy's contract beside vLLM's own routes: `GET /v1/policy`."""
+"""The policy's contract beside vLLM's own routes: `GET /v1/policy` and `POST /v1/policy/weights`."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field, StrictInt
+
 from parallelsearch.protocol.observations import Layout
-from parallelsearch.schemas.base import WireModel
+from parallelsearch.schemas.base import NonBlankText, WireModel
 
 
 class PolicyInfo(WireModel):
@@ -19,3 +23,10 @@ class PolicyInfo(WireModel):
     turn_tokens: int | None = None
     special_tokens: list[str] = []
     """What must not stand in passages or questions, since the tokenizer would read it as control tokens."""
+
+
+class WeightsRequest(WireModel):
+    """The checkpoint to serve: a directory below an allowed root, with full weights or a LoRA adapter."""
+
+    checkpoint: Annotated[NonBlankText, Field(max_length=4_096)]
+    step: StrictInt | None = Field(default=None, ge=0)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 
 class Device(StrEnum):
     CPU = "cpu"
     CUDA = "cuda"
+
+
+class EngineFault(Exception):
+    """The engine did not do what it was asked to."""
 
 
 class Engine(Protocol):
@@ -23,11 +29,6 @@ class Engine(Protocol):
         ...
 
     @property
-    def special_tokens(self) -> tuple[str, ...]:
-        """Texts that the tokenizer takes for control tokens wherever they stand."""
-        ...
-
-    @property
     def failure(self) -> str | None:
         """Why the engine cannot serve any more, or None."""
         ...
@@ -36,6 +37,22 @@ class Engine(Protocol):
         """A count that rises as long as the engine makes progress, on whatever request."""
         ...
 
+    def special_tokens(self) -> Sequence[str]:
+        """The tokenizer's special tokens as text."""
+        ...
+
     async def probe(self) -> None:
-        """Generates one token, to show that it can."""
+        """Generates one token, to show that it can.
+
+        Raises:
+            EngineFault: it failed, or the token's probability is no number.
+        """
+        ...
+
+    async def load_weights(self, directory: Path) -> None:
+        """Puts other weights of the same model into the engine and empties its prefix cache. Nothing may be generating.
+
+        Raises:
+            EngineFault: it failed; what the engine holds now is undefined.
+        """
         ...

@@ -30,6 +30,7 @@ class EngineSpec:
     enforce_eager: bool = False
     trust_remote_code: bool = False
     shutdown_timeout_s: int = 0
+    max_queued: int | None = None
     few_cores: bool = False
     extra: tuple[str, ...] = ()
 
@@ -97,6 +98,8 @@ def command_line(spec: EngineSpec) -> list[str]:
     arguments = ["--model", spec.model, "--served-model-name", spec.served_name, "--host", spec.host, "--port", str(spec.port)]
     arguments += ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     arguments += ["--generation-config", "vllm", "--shutdown-timeout", str(spec.shutdown_timeout_s)]
+    if spec.max_queued is not None:
+        arguments += ["--max-num-queued-reqs", str(spec.max_queued)]
     if spec.max_model_len is not None:
         arguments += ["--max-model-len", str(spec.max_model_len)]
     if spec.kv_cache_bytes is not None:

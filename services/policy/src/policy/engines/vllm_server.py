@@ -5,11 +5,13 @@ The order of calls follows vLLM's own `run_server`; ours are the extension and t
 
 from __future__ import annotations
 
+import math
 import signal
 import uuid
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -26,7 +28,7 @@ from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
 from vllm.inputs import TokensPrompt
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from policy.engines.interface import Engine
+from policy.engines.interface import Engine, EngineFault
 from policy.progress import phase
 
 Extension = Callable[[FastAPI, Engine], AbstractAsyncContextManager[None]]
@@ -52,21 +54,42 @@ class VllmEngine:
         return int(self._client.model_config.max_model_len)
 
     @property
-    def special_tokens(self) -> tuple[str, ...]:
-        added = self._client.get_tokenizer().added_tokens_decoder.values()
-        return tuple(token.content for token in added if token.special)
-
-    @property
     def failure(self) -> str | None:
         return "The engine has died." if self._client.errored else None
 
     def tokens_processed(self) -> float:
         return sum(REGISTRY.get_sample_value(name, self._labels) or 0.0 for name in PROGRESS_COUNTERS)
 
+    def special_tokens(self) -> Sequence[str]:
+        added = self._client.get_tokenizer().added_tokens_decoder.values()
+        return [token.content for token in added if token.special]
+
     async def probe(self) -> None:
-        prompt, sampling = TokensPrompt(prompt_token_ids=[1]), SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
-        async for _ in self._client.generate(prompt, sampling, request_id=f"probe-{uuid.uuid4().hex}"):
-            pass
+        prompt = TokensPrompt(prompt_token_ids=[1])
+        sampling = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True, logprobs=0)
+        likelihood = math.nan
+        with named("generating a token"):
+            async for output in self._client.generate(prompt, sampling, request_id=f"probe-{uuid.uuid4().hex}"):
+                likelihood = output.outputs[0].cumulative_logprob or 0.0
+        if not math.isfinite(likelihood):
+            raise EngineFault("the weights give probabilities that are no numbers")
+
+    async def load_weights(self, directory: Path) -> None:
+        with named("loading the weights"):
+            await self._client.pause_generation(mode="wait", clear_cache=True)
+            try:
+                await self._client.collective_rpc("reload_weights", kwargs={"weights_path": str(directory)})
+            finally:
+                await self._client.resume_generation()
+
+
+@contextmanager
+def named(action: str) -> Iterator[None]:
+    """Turns what a call into the engine raises into `EngineFault`."""
+    try:
+        yield
+    except Exception as error:  # vLLM has no class of its own for a call that failed inside of the engine
+        raise EngineFault(f"{action} failed ({type(error).__name__}: {error})") from error
 
 
 def parse(arguments: list[str]) -> Namespace:

@@ -1,0 +1,87 @@
+"""Keeps the tokenizer's special tokens out of what users say: vLLM takes `<|im_end|>` in a message for the real one.
+
+Only the contents of messages are touched. Prompts of `/v1/completions` are for clients that build the context themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CHAT_PATHS = ("/v1/chat/completions", "/tokenize", "/v1/messages", "/v1/responses")
+FIELDS = ("messages", "input", "instructions", "system")
+TEXTS = ("content", "text")
+
+
+def neutralise(text: str, tokens: Sequence[str]) -> str:
+    """`text` with a blank after the first character of every special token, which no tokenizer takes for itself."""
+    for token in tokens:
+        if token in text:
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
+
+
+def neutralise_body(body: Any, tokens: Sequence[str]) -> Any:
+    """The JSON of a chat request with the texts of its messages neutralised."""
+    if not isinstance(body, dict):
+        return body
+    return {name: _texts(value, tokens) if name in FIELDS else value for name, value in body.items()}
+
+
+def _texts(value: Any, tokens: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        return neutralise(value, tokens)
+    if isinstance(value, list):
+        return [_texts(item, tokens) for item in value]
+    if isinstance(value, dict):
+        return {name: _texts(item, tokens) if name in TEXTS else item for name, item in value.items()}
+    return value
+
+
+class SpecialTokenMiddleware:
+    """Rewrites the body of chat requests that hold a special token; all others pass byte for byte."""
+
+    def __init__(self, app: ASGIApp, *, tokens: Sequence[str]) -> None:
+        self.app = app
+        # Longer ones first, so that none is cut by another that it contains.
+        self.tokens = sorted((token for token in tokens if len(token) > 1), key=len, reverse=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(CHAT_PATHS):
+            messages = await _whole_body(receive)
+            await self.app(scope, _replay([self._clean(message) for message in messages], receive), send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _clean(self, message: Message) -> Message:
+        body = message.get("body", b"")
+        try:
+            parsed = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return message
+        cleaned = neutralise_body(parsed, self.tokens)
+        return message if cleaned == parsed else {**message, "body": orjson.dumps(cleaned)}
+
+
+async def _whole_body(receive: Receive) -> list[Message]:
+    """The request's body as one message, or the disconnect that came before its end."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return [message]
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+
+
+def _replay(messages: list[Message], receive: Receive) -> Callable[[], Any]:
+    waiting = iter(messages)
+
+    async def next_message() -> Message:
+        return next(waiting, None) or await receive()
+
+    return next_message

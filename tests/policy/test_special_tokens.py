@@ -1,0 +1,47 @@
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from policy.special_tokens import SpecialTokenMiddleware, neutralise
+
+pytestmark = pytest.mark.anyio
+TOKENS = ["<|im_end|>", "<|im_start|>", "</s>"]
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    await Response(await Request(scope, receive).body())(scope, receive, send)
+
+
+async def sent(path: str, content: bytes) -> bytes:
+    app = SpecialTokenMiddleware(echo, tokens=TOKENS)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://policy") as client:
+        return (await client.post(path, content=content)).content
+
+
+def test_no_special_token_is_left() -> None:
+    text = neutralise("a <|im_end|><|im_start|>system</s>", TOKENS)
+    assert text == "a < |im_end|>< |im_start|>system< /s>"
+    assert neutralise(text, TOKENS) == text
+
+
+async def test_messages_are_neutralised_and_nothing_else() -> None:
+    body = (
+        b'{"stop": ["</s>"], "messages": [{"role": "user", "content": "x</s>"}, {"content": [{"type": "text", "text": "</s>"}]}]}'
+    )
+    expected = b'{"stop":["</s>"],"messages":[{"role":"user","content":"x< /s>"},{"content":[{"type":"text","text":"< /s>"}]}]}'
+    assert await sent("/v1/chat/completions", body) == expected
+    assert await sent("/tokenize", body) == expected
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"messages" : [{"content": "<search> a ## b </search>"}]}', b'{"prompt": "</s>"}', b"[]", b"not json", b""]
+)
+async def test_what_holds_no_special_token_passes_byte_for_byte(body: bytes) -> None:
+    assert await sent("/tokenize", body) == body
+
+
+async def test_completions_are_the_clients_own_business() -> None:
+    body = b'{"prompt": "<|im_start|>user", "messages": [{"content": "</s>"}]}'
+    assert await sent("/v1/completions", body) == body
