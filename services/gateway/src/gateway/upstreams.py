@@ -34,6 +34,7 @@ class Transports:
 
     policy: httpx2.AsyncBaseTransport | None = None
     retriever: httpx2.AsyncBaseTransport | None = None
+    trainer: httpx2.AsyncBaseTransport | None = None
 
 
 REAL = Transports()
