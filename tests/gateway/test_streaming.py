@@ -152,8 +152,9 @@ def test_a_reader_that_takes_nothing_is_cut_off(start_live):
     head = f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     with socket.socket() as caller:
         caller.connect(("127.0.0.1", gateway.port))
+        before = answered(gateway)
         caller.sendall(head.encode() + body)
-        time.sleep(2)
+        wait_for(lambda: answered(gateway) > before, timeout_s=30)
         caller.settimeout(5)
         received = b""
         while piece := caller.recv(1_000_000):
@@ -179,8 +180,16 @@ def test_deltas_that_wait_are_joined_and_the_queue_is_bounded():
     assert (len(reasoning.text), answer.text, end) == (30_000, "d", None)
 
 
-def wait_for(condition):
-    until = time.monotonic() + 5
+def answered(gateway):
+    """How many requests for answers have ended."""
+    lines = httpx2.get(f"{gateway.url}/metrics").text.splitlines()
+    return sum(
+        float(line.split()[-1]) for line in lines if line.startswith("parallelsearch_http_requests_total") and "/v1/answers" in line
+    )
+
+
+def wait_for(condition, timeout_s=5):
+    until = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)

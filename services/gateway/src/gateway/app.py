@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from gateway.auth import Authenticator, Caller, load_keys
 from gateway.dependencies import State
-from gateway.endpoints import answers, chat
+from gateway.endpoints import answers, chat, stored, training
 from gateway.headers import SecurityHeaders
 from gateway.limits import Limiter
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
+from gateway.store import TrajectoryStore
 from gateway.upstreams import REAL, Transports, Upstreams
+from parallelsearch.clients.http import create_client
 from parallelsearch.errors import ParallelSearchError
 from servicekit.app import create_app as create_service
 
@@ -25,16 +27,23 @@ DESCRIPTION = "Answers questions by decomposing them into sub-queries and search
 def create_app(settings: GatewaySettings, transports: Transports = REAL) -> FastAPI:
     """The application; `transports` lets tests stand in for policy and retriever."""
     upstreams = Upstreams(settings, transports)
+    store = TrajectoryStore(settings.store_path, retention_days=settings.store_retention_days) if settings.store_path else None
     state = State(
         settings=settings,
-        answers=AnswerService(settings, upstreams),
+        answers=AnswerService(settings, upstreams, store),
         authenticator=_authenticator(settings),
         limiter=Limiter(upstreams.redis),
+        store=store,
+        trainer=create_client(settings.trainer_url, timeout_s=settings.trainer_timeout_s, transport=transports.trainer),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
-        async with upstreams.kept_fresh():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(upstreams.kept_fresh())
+            stack.push_async_callback(state["trainer"].aclose)
+            if store is not None:
+                await stack.enter_async_context(store.open())
             yield state
 
     app = create_service(
@@ -45,8 +54,8 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         max_body_bytes=settings.max_body_bytes,
         description=DESCRIPTION,
     )
-    app.include_router(answers.router)
-    app.include_router(chat.router)
+    for router in (answers.router, stored.router, chat.router, training.router):
+        app.include_router(router)
     app.add_middleware(SecurityHeaders)
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, TypedDict
 
+import httpx2
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
@@ -14,6 +15,7 @@ from gateway.auth import Authenticator, Caller
 from gateway.limits import Limiter
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
+from gateway.store import TrajectoryStore
 
 BEARER = HTTPBearer(auto_error=False, description="An API key, where the gateway is set up with keys.")
 
@@ -25,6 +27,8 @@ class State(TypedDict):
     answers: AnswerService
     authenticator: Authenticator
     limiter: Limiter
+    store: TrajectoryStore | None
+    trainer: httpx2.AsyncClient
 
 
 def answer_service(request: Request) -> AnswerService:

@@ -23,6 +23,7 @@ CACHE = Counter("parallelsearch_cache_total", "Sub-queries by what the cache did
 CACHE_UP = Gauge("parallelsearch_cache_up", "1 while the cache answers")
 CALLS = Counter("parallelsearch_calls_total", "Requests of the public API by the name of their key", ["key"])
 REFUSED = Counter("parallelsearch_refused_total", "Requests over their key's limit (429)", ["key", "limit"])
+STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored")
 IN_FLIGHT = Gauge("parallelsearch_answers_in_flight", "Answers being worked on")
 
 

@@ -13,6 +13,7 @@ from gateway.chat import MODES
 from gateway.citations import cite
 from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
+from gateway.store import TrajectoryStore
 from gateway.streaming import AnswerStream
 from gateway.upstreams import ConnectedPolicy, Upstreams
 from parallelsearch.errors import (
@@ -37,21 +38,22 @@ DEFAULT_TURN_TOKENS = 500
 class AnswerService:
     """One per process. Bounded: beyond `max_in_flight` a request is refused at once."""
 
-    def __init__(self, settings: GatewaySettings, upstreams: Upstreams) -> None:
+    def __init__(self, settings: GatewaySettings, upstreams: Upstreams, store: TrajectoryStore | None = None) -> None:
+        self._store = store
         self._settings = settings
         self._upstreams = upstreams
         self._search = CachedSearch(upstreams.cache, upstreams.retriever, upstreams.version)
         self._in_flight = 0
 
-    def stream(self, request: AnswerRequest) -> AnswerStream:
+    def stream(self, request: AnswerRequest, owner: str) -> AnswerStream:
         """Runs the rollout and tells what happens; it is the same rollout."""
         answer_id = new_id()
-        return AnswerStream(answer_id, lambda observer: self.answer(request, observer, answer_id))
+        return AnswerStream(answer_id, lambda observer: self.answer(request, owner, observer, answer_id))
 
     async def answer(
-        self, request: AnswerRequest, observer: RolloutObserver | None = None, answer_id: str | None = None
+        self, request: AnswerRequest, owner: str, observer: RolloutObserver | None = None, answer_id: str | None = None
     ) -> TrajectoryModel:
-        """Runs the rollout.
+        """Runs the rollout; `owner` is who may read it later, where answers are stored.
 
         Raises:
             InvalidInput: the model or the index is not served here.
@@ -73,6 +75,8 @@ class AnswerService:
             trajectory = await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
         metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
+        if self._store is not None:
+            await self._store.put(owner, wire)
         raise_for_failure(trajectory, wire)
         return wire
 

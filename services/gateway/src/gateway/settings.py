@@ -26,6 +26,11 @@ class GatewaySettings(ServiceSettings):
     policy_layout: Layout | None = Field(default=None, validation_alias="POLICY_LAYOUT")
     redis_url: str | None = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
 
+    trainer_url: str = Field(default="http://127.0.0.1:8003", validation_alias="TRAINER_URL")
+
+    store_path: Path | None = None
+    store_retention_days: float = Field(default=30.0, gt=0)
+    trainer_timeout_s: float = Field(default=600.0, gt=0)
     policy_timeout_s: float = Field(default=120.0, gt=0)
     retriever_timeout_s: float = Field(default=10.0, gt=0)
     cache_timeout_s: float = Field(default=0.1, gt=0)

@@ -14,6 +14,8 @@ from gateway.cache import SearchCache
 from gateway.redis_link import RedisLink
 from gateway.search import IndexVersion
 from gateway.settings import GatewaySettings
+from parallelsearch.clients.aiohttp_transport import AiohttpTransport
+from parallelsearch.clients.http import KEEP_ALIVE_S
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
@@ -34,9 +36,16 @@ class Transports:
 
     policy: httpx2.AsyncBaseTransport | None = None
     retriever: httpx2.AsyncBaseTransport | None = None
+    trainer: httpx2.AsyncBaseTransport | None = None
 
 
 REAL = Transports()
+CONNECTIONS = 4_096
+"""Per upstream: more than answers are let in, since each has at most one request to an upstream at a time."""
+
+
+def pool() -> AiohttpTransport:
+    return AiohttpTransport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S)
 
 
 class Upstreams:
@@ -46,10 +55,10 @@ class Upstreams:
         api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
         self._settings = settings
         self._policy_http = PolicyHttp(
-            settings.policy_base_url, timeout_s=settings.policy_timeout_s, api_key=api_key, transport=transports.policy
+            settings.policy_base_url, timeout_s=settings.policy_timeout_s, api_key=api_key, transport=transports.policy or pool()
         )
         self.retriever = RetrieverClient(
-            settings.retriever_url, timeout_s=settings.retriever_timeout_s, transport=transports.retriever
+            settings.retriever_url, timeout_s=settings.retriever_timeout_s, transport=transports.retriever or pool()
         )
         self.redis = RedisLink(settings.redis_url, timeout_s=settings.cache_timeout_s)
         self.cache = SearchCache(self.redis, ttl_s=settings.cache_ttl_s)

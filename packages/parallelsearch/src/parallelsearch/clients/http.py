@@ -10,7 +10,8 @@ import httpx2
 from parallelsearch.errors import InvalidInput, NotFound, Overloaded, ParallelSearchError, UpstreamUnavailable
 
 CONNECT_TIMEOUT_S = 2.0
-KEEP_ALIVE_S = 30.0
+KEEP_ALIVE_S = 4.0
+"""Less than what servers allow (uvicorn: 5 s), so that no request is sent into a connection that is just being closed."""
 MAX_DETAIL_CHARACTERS = 300
 _BY_STATUS: dict[int, type[ParallelSearchError]] = {404: NotFound, 422: InvalidInput, 429: Overloaded}
 

@@ -21,8 +21,6 @@ from parallelsearch.rollout.types import (
 from parallelsearch.schemas import answers as wire
 from parallelsearch.schemas.retrieval import PassageModel
 
-ACTION_TYPES = {Search: "search", Answer: "answer", Malformed: "malformed"}
-
 
 def passage_to_wire(passage: Passage) -> PassageModel:
     return PassageModel(id=passage.id, title=passage.title, text=passage.text, score=passage.score, url=passage.url)
@@ -33,11 +31,52 @@ def passage_from_wire(model: PassageModel) -> Passage:
 
 
 def trajectory_to_wire(trajectory: Trajectory, citations: list[wire.Citation] | None = None) -> wire.TrajectoryModel:
-    fields = asdict(trajectory)
-    fields["index"] = {"fingerprint": fields.pop("index_fingerprint")}
-    for turn, model in zip(trajectory.turns, fields["turns"], strict=True):
-        model["action"]["type"] = ACTION_TYPES[type(turn.action)]
-    return wire.TrajectoryModel.model_validate({**fields, "citations": citations or []})
+    return wire.TrajectoryModel(
+        id=trajectory.id,
+        question=trajectory.question,
+        mode=trajectory.mode,
+        answer=trajectory.answer,
+        stop_reason=trajectory.stop_reason,
+        turns=[_turn_to_wire(turn) for turn in trajectory.turns],
+        usage=wire.UsageModel(**asdict(trajectory.usage)),
+        timings=wire.TimingsModel(**asdict(trajectory.timings)),
+        policy=wire.PolicyModel(**asdict(trajectory.policy)),
+        index=wire.IndexReference(fingerprint=trajectory.index_fingerprint),
+        detail=trajectory.detail,
+        citations=citations or [],
+    )
+
+
+def _turn_to_wire(turn: Turn) -> wire.TurnModel:
+    return wire.TurnModel(
+        index=turn.index,
+        reasoning=turn.reasoning,
+        action=_action_to_wire(turn.action),
+        observation=[result_to_wire(result) for result in turn.observation],
+        text=turn.text,
+        repeated=turn.repeated,
+        timings=wire.TurnTimingsModel(policy_ms=turn.timings.policy_ms, search_ms=turn.timings.search_ms),
+    )
+
+
+def result_to_wire(result: SubQueryResult) -> wire.ObservationModel:
+    return wire.ObservationModel(
+        query=result.query,
+        passages=[passage_to_wire(passage) for passage in result.passages],
+        cached=result.cached,
+        failed=result.failed,
+        latency_ms=result.latency_ms,
+    )
+
+
+def _action_to_wire(action: Action) -> wire.ActionModel:
+    match action:
+        case Search(queries, dropped, raw_queries):
+            return wire.SearchActionModel(queries=list(queries), dropped=dropped, raw_queries=list(raw_queries))
+        case Answer(text, opened):
+            return wire.AnswerActionModel(text=text, opened=opened)
+        case Malformed(reason):
+            return wire.MalformedActionModel(reason=reason)
 
 
 def _action_from_wire(model: wire.ActionModel) -> Action:

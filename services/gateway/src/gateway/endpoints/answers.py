@@ -8,7 +8,7 @@ from contextlib import aclosing
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from gateway.dependencies import Answers, Settings, limited_caller
+from gateway.dependencies import Answers, LimitedCaller, Settings, limited_caller
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import server_sent, stream_response
 from gateway.streaming import AnswerStream
@@ -18,12 +18,12 @@ router = APIRouter(prefix="/v1", tags=["answers"], dependencies=[Depends(limited
 
 
 @router.post("/answers", response_model=TrajectoryModel, responses={200: {"content": {"text/event-stream": {}}}})
-async def answer(body: AnswerRequest, request: Request, answers: Answers, settings: Settings) -> Response:
+async def answer(body: AnswerRequest, request: Request, answers: Answers, settings: Settings, caller: LimitedCaller) -> Response:
     """Answers a question: the whole trajectory, with citations; with `stream` its events as they happen."""
     if body.stream:
-        stream = await unless_disconnected(request, answers.stream(body).started())
+        stream = await unless_disconnected(request, answers.stream(body, caller.name).started())
         return stream_response(_written(stream), settings)
-    trajectory = await unless_disconnected(request, answers.answer(body))
+    trajectory = await unless_disconnected(request, answers.answer(body, caller.name))
     return Response(trajectory.model_dump_json(), media_type="application/json")
 
 

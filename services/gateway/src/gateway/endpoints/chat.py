@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from gateway.chat import MODES, Conversation, answer_request
-from gateway.dependencies import Answers, Settings, limited_caller
+from gateway.dependencies import Answers, LimitedCaller, Settings, limited_caller
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import data_only, stream_response
 from gateway.streaming import AnswerStream
@@ -56,7 +56,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": ChatErrorBody} for 
 
 
 @router.post("/chat/completions", response_model=ChatCompletion, responses=ERRORS)
-async def complete(body: ChatRequest, request: Request, answers: Answers, settings: Settings) -> Response:
+async def complete(body: ChatRequest, request: Request, answers: Answers, settings: Settings, caller: LimitedCaller) -> Response:
     """Answers the last user message. The trace is in `reasoning_content`; `parallelsearch` holds what OpenAI's shape does not."""
     _check_model(body.model)
     try:
@@ -67,9 +67,9 @@ async def complete(body: ChatRequest, request: Request, answers: Answers, settin
         raise InvalidInput(f"messages: {fault['message']}", extensions={"errors": [fault]}) from error
     conversation = Conversation.of(body)
     if body.stream:
-        stream = await unless_disconnected(request, answers.stream(asked).started())
+        stream = await unless_disconnected(request, answers.stream(asked, caller.name).started())
         return stream_response(_written(stream, conversation), settings)
-    trajectory = await unless_disconnected(request, answers.answer(asked))
+    trajectory = await unless_disconnected(request, answers.answer(asked, caller.name))
     return Response(conversation.completion(trajectory).model_dump_json(), media_type="application/json")
 
 

