@@ -7,6 +7,7 @@ import byte_tokenizer
 import pyarrow
 import pyarrow.parquet
 import pytest
+from shared_data import shared_data
 from typer.testing import CliRunner
 
 from parallelsearch.reward.exact_match import normalise
@@ -26,8 +27,6 @@ ROWS = [
     {"id": "5", "question": "Unknown?", "golden_answers": ["D"], "type": "bridge", "split": "train", "answerable": False},
     {"id": "6", "question": "Whose director?", "golden_answers": ["E"], "type": "bridge_comparison", "split": "train"},
 ]
-BESIDE = [parent / "shared" / "data" for parent in Path(__file__).resolve().parents]
-SHARED = next((folder for folder in BESIDE if folder.is_dir()), BESIDE[0])
 
 
 def write(path, rows):
@@ -108,9 +107,8 @@ def test_a_broken_question_file_is_named_with_its_line(tmp_path, content, words)
     assert not (tmp_path / "train.jsonl").exists()
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared question files are not on this machine")
 def test_no_eval_question_of_the_shared_sets_reaches_a_training_file(tmp_path):
-    sources = sorted(SHARED.glob("*.jsonl"))
+    sources = sorted(shared_data().glob("*.jsonl"))
     sources = [path for path in sources if "rollout" not in path.name]
     result = run("prompts", *sources, "--all", "--out", tmp_path / "train.jsonl")
     measured = {
