@@ -1,7 +1,6 @@
 import gzip
 import json
 from collections import Counter
-from pathlib import Path
 
 import byte_tokenizer
 import pyarrow
