@@ -212,7 +212,7 @@ def test_an_unknown_run_is_not_found(start_trainer, path):
 
 def test_metrics_come_from_the_steps_in_the_log(start_trainer, platform):
     head = "(PPOTrainer pid=1) INFO 11-27 ppo_trainer.py:517] ✨ Global step"
-    line = head + " {}: {{'kl': {}, 'rollout/reward_mean': np.float64(1.25), 'actor_lr': 1e-06, 'x': nan}}"
+    line = head + " {}: {{'kl': {}, 'rollout/reward_mean': np.float64(1.25), 'actor_lr': 1e-06, 'policy_loss': nan}}"
     platform.does(f'cat <<"END"\n{line.format(1, 0.5)}\nnoise\n{line.format(2, "-inf")}\nEND')
     trainer = start_trainer()
     run_id = trainer.submit(platform.spec()).json()["id"]

@@ -1,14 +1,22 @@
-"""Entry point: `python -m trainer`."""
+"""Entry point: `python -m trainer` serves, `python -m trainer prepare-data …` makes training data."""
 
 from __future__ import annotations
 
-from servicekit.server import serve
-from servicekit.settings import load
-from trainer.app import create_app
-from trainer.settings import TrainerSettings
+import sys
 
 
 def main() -> None:
+    # Imports wait for the choice: making data needs no server, and serving none of the readers.
+    if sys.argv[1:2] == ["prepare-data"]:
+        from trainer.prepare import app
+
+        app(sys.argv[2:], prog_name="python -m trainer prepare-data")
+        return
+    from servicekit.server import serve
+    from servicekit.settings import load
+    from trainer.app import create_app
+    from trainer.settings import TrainerSettings
+
     settings = load(TrainerSettings)
     serve(create_app(settings), settings)
 

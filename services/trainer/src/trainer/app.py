@@ -19,9 +19,10 @@ from trainer.jobs import JobBuilder
 from trainer.launchers.interface import Launcher
 from trainer.launchers.local import LocalLauncher
 from trainer.progress import Progress
-from trainer.service import TrainingRuns, watch
+from trainer.service import TrainingRuns
 from trainer.settings import TrainerSettings
 from trainer.store import Store
+from trainer.watch import Doctor, watch
 
 DESCRIPTION = "Trains policies by reinforcement learning and cold starts, as local processes, Ray jobs or Kubernetes jobs."
 
@@ -42,10 +43,9 @@ def create_app(
         store, jobs = Store(settings.runs_dir / "runs.sqlite"), JobBuilder(settings)
         known = default_launchers(settings) if launchers is None else launchers
         runs = TrainingRuns(store, jobs, known, settings.max_running)
-        watching = asyncio.create_task(watch(runs, settings.poll_s))
-        yield State(
-            settings=settings, runs=runs, progress=Progress(jobs), checkpoints=Checkpoints(settings, jobs, policy_transport)
-        )
+        progress = Progress(jobs)
+        watching = asyncio.create_task(watch(runs, Doctor(runs, progress), settings.poll_s))
+        yield State(settings=settings, runs=runs, progress=progress, checkpoints=Checkpoints(settings, jobs, policy_transport))
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching

@@ -1,8 +1,7 @@
-"""Training runs: submitting, watching, cancelling. `watch` moves them along; all that it knows is in store and launchers."""
+"""Training runs: submitting, advancing, cancelling. All that is known of them is in store and launchers."""
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import uuid
 from collections.abc import Mapping
@@ -63,12 +62,12 @@ class TrainingRuns:
     def cancel(self, run_id: str) -> Run:
         """Ends a run; one that has ended already stays as it is."""
         run = self.get(run_id)
-        if not run.state.is_final and self.store.move(run, RunState.CANCELLED, detail="Cancelled by an administrator."):
-            self._end(run)
+        self.end(run, RunState.CANCELLED, "Cancelled by an administrator.")
         return self.get(run_id)
 
-    def _end(self, run: Run) -> None:
-        if run.state is RunState.RUNNING:
+    def end(self, run: Run, state: RunState, detail: str) -> None:
+        """Takes the run to a final state, whatever it is doing, and ends its processes."""
+        if self.store.move(run, state, detail=detail) and run.state is RunState.RUNNING:
             self._launcher(run.spec.launcher).cancel(run.handle, self._job(run))
 
     def read_log(self, run: Run, offset: int) -> bytes:
@@ -132,13 +131,3 @@ class TrainingRuns:
             known = ", ".join(self.launchers)
             raise LaunchRefused(f"launcher: this trainer is not set up for {name} (it has {known}).")
         return launcher
-
-
-async def watch(runs: TrainingRuns, every_s: float) -> None:
-    """Advances the runs until it is cancelled; a round that fails is logged and tried again."""
-    while True:
-        try:
-            await asyncio.to_thread(runs.advance)
-        except Exception:  # the watch must outlive any single fault
-            log.exception("watch_round_failed")
-        await asyncio.sleep(every_s)

@@ -1,0 +1,172 @@
+"""Cold-start files for supervised learning, from trajectories: segments by author, so that only the policy's are learnt.
+
+Two forms are read: trajectories as the API gives them (only answered ones are taken), and compact ones whose passages are
+references `corpus:id` into corpus files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from parallelsearch.errors import InvalidInput
+from parallelsearch.protocol import observations
+from parallelsearch.protocol.prompt import build_prompt
+from parallelsearch.protocol.tags import ANSWER, SEARCH, SEPARATOR, THINK
+from parallelsearch.rollout.settings import ObservationSettings
+from parallelsearch.rollout.types import Mode, Passage, Search, StopReason, SubQueryResult
+from parallelsearch.schemas.answers import TrajectoryModel
+from parallelsearch.schemas.base import WireModel
+from parallelsearch.schemas.trajectories import trajectory_from_wire
+from trainer.data.manifest import Manifest, write_lines, write_manifest
+from trainer.data.questions import read_json_lines
+
+
+class SegmentRow(WireModel):
+    author: Literal["policy", "environment"]
+    text: str
+
+
+class ColdStartRow(WireModel):
+    """A line of a cold-start file: the user message, then what policy and environment wrote in turn, the answer last."""
+
+    prompt: str
+    segments: list[SegmentRow] = Field(min_length=1)
+
+
+class CompactSearch(WireModel):
+    reasoning: str
+    queries: list[str] = Field(min_length=1)
+    passages: list[list[str]]
+
+
+class CompactAnswer(WireModel):
+    reasoning: str
+    answer: str
+
+
+class CompactTrajectory(WireModel):
+    """`weight` is how often a row is drawn; a fraction is drawn by chance."""
+
+    kind: str = ""
+    origin: str = ""
+    question: str
+    golden_answers: list[str] = []
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    turns: list[CompactSearch | CompactAnswer] = Field(min_length=1)
+
+
+Corpora = Mapping[str, Mapping[str, Passage]]
+_TRAJECTORY: TypeAdapter[CompactTrajectory | TrajectoryModel] = TypeAdapter(CompactTrajectory | TrajectoryModel)
+
+
+def prepare_cold_start(
+    sources: list[str], corpora: Mapping[str, str], target: Path, *, mode: Mode = Mode.PARALLEL, seed: int = 42
+) -> Manifest:
+    """Writes a cold-start file with its manifest, shuffled by the seed.
+
+    Raises:
+        InvalidInput: a line is no trajectory of either form, or refers to a passage that no corpus has; names file and line.
+    """
+    passages = {name: read_corpus(path) for name, path in corpora.items()}
+    random, counts, left_out = Random(seed), Counter[str](), Counter[str]()
+    rows: list[ColdStartRow] = []
+    for source in sources:
+        for place, trajectory in _read(source):
+            row, times = _render(trajectory, passages, mode, place), _times(trajectory, random)
+            left_out["not answered"] += row is None
+            if row is not None:
+                counts[_group(trajectory)] += times
+                rows += [row] * times
+    random.shuffle(rows)
+    count = write_lines(target, (row.model_dump_json().encode() for row in rows))
+    return write_manifest(target, count, counts, +left_out, [*sources, *corpora.values()], {"mode": str(mode), "seed": str(seed)})
+
+
+def read_corpus(path: str) -> dict[str, Passage]:
+    """Passages by id, from lines `{"id", "contents"}` whose contents are `"Title"`, a newline and the text."""
+    found = {}
+    for row in read_json_lines(Path(path)):
+        title, _, text = row["contents"].partition("\n")
+        found[str(row["id"])] = Passage(str(row["id"]), title.strip('"'), text)
+    return found
+
+
+def _read(source: str) -> Iterator[tuple[str, CompactTrajectory | TrajectoryModel]]:
+    for number, row in enumerate(read_json_lines(Path(source)), start=1):
+        try:
+            yield f"{source}:{number}", _TRAJECTORY.validate_python(_without_scores(row))
+        except ValidationError as error:
+            raise InvalidInput(f"{source}:{number}: no trajectory: {error.errors(include_url=False)[0]['msg']}") from None
+
+
+def _without_scores(row: Any) -> Any:
+    is_scored = isinstance(row, dict) and "stop_reason" in row
+    return {name: value for name, value in row.items() if name not in {"kind", "golden_answers"}} if is_scored else row
+
+
+def _group(trajectory: CompactTrajectory | TrajectoryModel) -> str:
+    return trajectory.kind or "unlabelled" if isinstance(trajectory, CompactTrajectory) else "served"
+
+
+def _times(trajectory: CompactTrajectory | TrajectoryModel, random: Random) -> int:
+    if not isinstance(trajectory, CompactTrajectory):
+        return 1
+    whole = int(trajectory.weight)
+    return whole + (random.random() < trajectory.weight - whole)
+
+
+def _render(trajectory: CompactTrajectory | TrajectoryModel, corpora: Corpora, mode: Mode, place: str) -> ColdStartRow | None:
+    if isinstance(trajectory, CompactTrajectory):
+        segments = list(_compact_segments(trajectory, corpora, place))
+    elif trajectory.stop_reason is StopReason.ANSWERED:
+        segments = list(_served_segments(trajectory))
+    else:
+        return None
+    return ColdStartRow(prompt=build_prompt(trajectory.question, mode), segments=segments)
+
+
+def _served_segments(model: TrajectoryModel) -> Iterator[SegmentRow]:
+    for turn in trajectory_from_wire(model).turns:
+        yield SegmentRow(author="policy", text=turn.text)
+        if isinstance(turn.action, Search):
+            text = observations.wrap(observations.REPEATED_HINT) if turn.repeated else observation_text(turn.observation)
+            yield SegmentRow(author="environment", text=text)
+
+
+def _compact_segments(trajectory: CompactTrajectory, corpora: Corpora, place: str) -> Iterator[SegmentRow]:
+    for turn in trajectory.turns:
+        think = f"<{THINK}> {turn.reasoning} </{THINK}>\n\n"
+        if isinstance(turn, CompactAnswer):
+            yield SegmentRow(author="policy", text=f"{think}<{ANSWER}> {turn.answer} </{ANSWER}>")
+            continue
+        yield SegmentRow(author="policy", text=f"{think}<{SEARCH}> {f' {SEPARATOR} '.join(turn.queries)} </{SEARCH}>")
+        results = [
+            SubQueryResult(query, tuple(_passage(reference, corpora, place) for reference in references))
+            for query, references in zip(turn.queries, turn.passages, strict=True)
+        ]
+        yield SegmentRow(author="environment", text=observation_text(results))
+
+
+def _passage(reference: str, corpora: Corpora, place: str) -> Passage:
+    corpus, _, identifier = reference.partition(":")
+    try:
+        return corpora[corpus][identifier]
+    except KeyError:
+        raise InvalidInput(f"{place}: no corpus has passage {reference}; name its file with --corpus {corpus}=FILE.") from None
+
+
+def observation_text(results: tuple[SubQueryResult, ...] | list[SubQueryResult]) -> str:
+    """The observation as a rollout within its budget shows it: the labelled layout, cut by words."""
+    words, labelled = ObservationSettings().words(len(results)), len(results) > 1
+    lines = [
+        line
+        for number, result in enumerate(results, start=1)
+        for line in observations.group_lines(number, result, words, labelled=labelled)
+    ]
+    return observations.wrap("\n".join(lines))

@@ -1,0 +1,66 @@
+"""What a data file was made of: counts and hashes, written beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from parallelsearch.schemas.base import WireModel
+
+
+class SourceFile(WireModel):
+    name: str
+    sha256: str
+
+
+class Manifest(WireModel):
+    """`counts` are rows by kind (or by what else they are told apart by), `left_out` rows by the reason they are not there."""
+
+    file: str
+    sha256: str
+    rows: int
+    counts: dict[str, int]
+    left_out: dict[str, int]
+    sources: list[SourceFile]
+    settings: dict[str, str]
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> int:
+    """Writes the file whole or not at all; gives back how many lines it has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part, count = path.with_name(path.name + ".part"), 0
+    with part.open("wb") as file:
+        for line in lines:
+            file.write(line + b"\n")
+            count += 1
+    part.replace(path)
+    return count
+
+
+def write_manifest(
+    path: Path, rows: int, counts: Counter[str], left_out: Counter[str], sources: Iterable[str], settings: dict[str, str]
+) -> Manifest:
+    """`train.jsonl` gets `train.manifest.json`. A source that is no file here (on a hub) is named without a hash."""
+    manifest = Manifest(
+        file=path.name,
+        sha256=sha256(path),
+        rows=rows,
+        counts=dict(sorted(counts.items())),
+        left_out=dict(sorted(left_out.items())),
+        sources=[_source(source) for source in sources],
+        settings=settings,
+    )
+    path.with_suffix(".manifest.json").write_text(manifest.model_dump_json(indent=2) + "\n")
+    return manifest
+
+
+def _source(source: str) -> SourceFile:
+    path = Path(source)
+    return SourceFile(name=path.name if path.is_file() else source, sha256=sha256(path) if path.is_file() else "")

@@ -1,0 +1,90 @@
+"""Reads question files: JSON lines (also gzipped), parquet, and files of a data set on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet
+from huggingface_hub import hf_hub_download
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from parallelsearch.errors import InvalidInput
+from parallelsearch.reward.kinds import kind_of
+from parallelsearch.rollout.types import Kind
+from parallelsearch.schemas.base import NonBlankText
+
+HUB = "hf:"
+
+
+class Question(BaseModel):
+    """A line of a question file. `split` is `eval` for rows that are only ever measured on; fields not named here are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: str
+    question: NonBlankText
+    golden_answers: list[str] = Field(min_length=1)
+    type: str = ""
+    kind: Kind = Kind.UNLABELLED
+    dataset: str = ""
+    split: str = "train"
+    answerable: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, row: Any) -> Any:
+        """FlashRAG's collections keep the type in `metadata`; the kind follows from the type unless it is given."""
+        if not isinstance(row, dict):
+            return row
+        given = row.get("metadata")
+        metadata = given if isinstance(given, dict) else {}
+        question_type = row.get("type") or metadata.get("type") or ""
+        return {**row, "type": question_type, "kind": row.get("kind") or kind_of(question_type)}
+
+
+def read_questions(source: str) -> Iterator[Question]:
+    """The questions of a file, or of `hf:OWNER/NAME/PATH/IN/IT.jsonl`, in order.
+
+    Raises:
+        InvalidInput: the file is not there, or a line is no question; names file and line.
+    """
+    path = _on_hub(source) if source.startswith(HUB) else Path(source)
+    if not path.is_file():
+        raise InvalidInput(f"{source} is not there.")
+    for number, row in enumerate(_rows(path), start=1):
+        try:
+            yield Question.model_validate({"dataset": path.name.split(".")[0], **row} if isinstance(row, dict) else row)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            raise InvalidInput(f"{source}:{number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+
+
+def _rows(path: Path) -> Iterator[Any]:
+    if path.suffix == ".parquet":
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    else:
+        yield from read_json_lines(path)
+
+
+def read_json_lines(path: Path) -> Iterator[Any]:
+    """The lines of a file, gzipped or not, that are not blank."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    yield orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    raise InvalidInput(f"{path}:{number}: {error}") from None
+
+
+def _on_hub(source: str) -> Path:
+    owner, _, rest = source.removeprefix(HUB).partition("/")
+    name, _, file = rest.partition("/")
+    if not file:
+        raise InvalidInput(f"{source}: a data set on the hub is named hf:OWNER/NAME/PATH/IN/IT.jsonl.")
+    return Path(hf_hub_download(f"{owner}/{name}", file, repo_type="dataset"))

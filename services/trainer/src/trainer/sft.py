@@ -1,0 +1,57 @@
+"""Entry point of a cold start: OpenRLHF's SFT (`openrlhf.cli.train_sft`, all of its arguments) over cold-start files.
+
+OpenRLHF tokenises a conversation as one text and learns whole assistant messages. A rollout is one assistant message in which
+observations must not be learnt and are tokenised apart, so the data set is ours; all else is OpenRLHF's.
+"""
+
+from __future__ import annotations
+
+import runpy
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from trainer.data.cold_start import ColdStartRow
+from trainer.data.encoding import Encoded, encode
+
+Item = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class ColdStartDataset(torch.utils.data.Dataset[Item]):  # type: ignore[misc]  # torch is not read for types
+    """Stands in for OpenRLHF's `SFTDataset`. Rows longer than `max_length` tokens are left out, never cut."""
+
+    def __init__(self, dataset: Any, tokenizer: Any, max_length: int, strategy: Any, **_: Any) -> None:
+        self.tokenizer = tokenizer
+        rows = (ColdStartRow.model_validate({"prompt": row["prompt"], "segments": row["segments"]}) for row in dataset)
+        encoded = [encode(row, tokenizer) for row in rows]
+        self.rows: list[Encoded] = [row for row in encoded if len(row.token_ids) <= max_length]
+        strategy.print(f"cold start: {len(self.rows)} rows, {len(encoded) - len(self.rows)} left out over {max_length} tokens")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Item:
+        row = self.rows[index]
+        return torch.tensor([row.token_ids]), torch.ones(1, len(row.token_ids), dtype=torch.long), torch.tensor([row.loss_mask])
+
+    def collate_fn(self, items: list[Item]) -> Item:
+        """Three tensors of shape (batch, longest), padded on the right."""
+        token_ids, attention, loss = ([part[0] for part in parts] for parts in zip(*items, strict=True))
+        padding = float(self.tokenizer.pad_token_id)
+        return (
+            pad_sequence(token_ids, batch_first=True, padding_value=padding),
+            pad_sequence(attention, batch_first=True),
+            pad_sequence(loss, batch_first=True),
+        )
+
+
+def main() -> None:
+    import openrlhf.datasets
+
+    openrlhf.datasets.SFTDataset = ColdStartDataset
+    runpy.run_module("openrlhf.cli.train_sft", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
