@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -93,7 +94,8 @@ def watching(console: Console) -> Iterator[Watch]:
 
 
 def begin(console: Console, settings: PlatformSettings, start: Callable[[Watch], Snapshot]) -> int:
-    """Follows a start to its end and says how it went."""
+    """Follows a start to its end and says how it went. A signal to end interrupts it, and rolls back like Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with watching(console) as watch:
             found = start(watch)
