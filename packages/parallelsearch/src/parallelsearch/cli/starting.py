@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,7 +41,7 @@ def up(*, foreground: bool) -> int:
             console.print(Text("✗ ", "red") + plain(problem.sentence), soft_wrap=True)
         return 1
     plan = plan_of(settings)
-    environ = {**os.environ, "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
+    environ = {**here.environment(), "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
     console.print(Text(f"Starting ParallelSearch (state and logs in {settings.state.root})"), soft_wrap=True)
     if foreground:
         return run_attached(console, settings, plan, environ)
