@@ -27,7 +27,7 @@ python:
 run: python ## Set up, start everything, ask a sample question, leave it running
 	@$(PYTHON) requirements/install.py engine-cpu
 	@$(PARALLELSEARCH) up
-	@$(PARALLELSEARCH) ask "$(SAMPLE)"
+	@$(PARALLELSEARCH) ask "$(SAMPLE)" --deadline-s 300
 	@echo
 	@echo "ParallelSearch is running. Ask it:  .venv/bin/parallelsearch ask \"…\"     Stop it:  make stop"
 	@$(PARALLELSEARCH) status

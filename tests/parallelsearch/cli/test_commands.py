@@ -148,6 +148,12 @@ def test_up_refuses_a_taken_port_and_says_who_holds_it(cli, gateway):
     assert "GATEWAY_PORT=" in done.stderr
 
 
+def test_a_dotenv_file_sets_what_the_environment_does_not(cli, tmp_path):
+    (tmp_path / ".env").write_text("# ports\nGATEWAY_PORT=eighty\nRETRIEVER_PORT=\n")
+    assert "'eighty'" in cli("up").stderr
+    assert "'ninety'" in cli("up", GATEWAY_PORT="ninety").stderr
+
+
 def test_up_refuses_a_port_that_is_none(cli):
     done = cli("up", GATEWAY_PORT="eighty")
     assert (done.returncode, "GATEWAY_PORT must be a port" in done.stderr) == (2, True)

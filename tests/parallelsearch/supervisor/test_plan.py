@@ -3,7 +3,7 @@
 import pytest
 
 from parallelsearch.errors import ConfigurationError
-from parallelsearch.supervisor import demo_index, settings
+from parallelsearch.supervisor import demo_index, places, settings
 from parallelsearch.supervisor.places import MAX_SOCKET_PATH_BYTES
 from parallelsearch.supervisor.plan import make_plan
 
@@ -82,3 +82,22 @@ def test_the_admin_token_is_made_once_and_private(tmp_path):
     assert len(token) >= 32
     assert state.read_admin_token() == token
     assert state.admin_token.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_state_lies_in_the_project_that_is_called_in_else_run_from_else_in_the_home(tmp_path, monkeypatch):
+    called_in, run_from, elsewhere = (tmp_path / name for name in ("a", "b", "c"))
+    for root in (called_in, run_from):
+        (root / "packages" / "parallelsearch").mkdir(parents=True)
+        (root / "packages" / "parallelsearch" / "pyproject.toml").touch()
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert places.state_folder({}, called_in, run_from).root == called_in / ".state"
+    assert places.state_folder({}, elsewhere, run_from).root == run_from / ".state"
+    assert places.state_folder({}, elsewhere, elsewhere).root == tmp_path / ".local" / "state" / "parallelsearch"
+    assert places.state_folder({"PARALLELSEARCH_STATE_DIR": "here"}, elsewhere, run_from).root == elsewhere / "here"
+
+
+def test_what_holds_secrets_is_private(tmp_path):
+    state = places.StateFolder(tmp_path / "state")
+    state.make()
+    assert state.run.stat().st_mode & 0o777 == 0o700

@@ -1,6 +1,7 @@
 """The platform of tiny stand-in services: starting, failing, dying, stopping, and leaving nothing behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -182,6 +183,12 @@ def test_two_platforms_cannot_share_a_state_folder(state):
         launch.start(Plan((service("other"),)), state, os.environ, lambda _: None)
     assert "runs out of" in state.log("supervisor").read_text()
     assert launch.running(state).phase is Phase.READY
+
+
+def test_a_platform_whose_state_folder_is_deleted_ends(state):
+    found = start(state, service("retriever"))
+    shutil.rmtree(state.root)
+    assert eventually(lambda: not alive([found.supervisor.pid, found.steps[0].group.pid]))
 
 
 def test_stopping_what_does_not_run_is_no_error(state):

@@ -1,18 +1,28 @@
-"""What a command finds around it: the settings of this environment, and the address of the gateway to talk to."""
+"""What a command finds around it: variables (of the process, else of a `.env` file), settings, and the gateway to talk to."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from dotenv import dotenv_values
+
 from parallelsearch.supervisor import launch
+from parallelsearch.supervisor.places import SOURCE_ROOT
 from parallelsearch.supervisor.settings import PlatformSettings, from_environment
 
 API_KEY = "PARALLELSEARCH_API_KEY"
 
 
+def environment() -> dict[str, str]:
+    """The process's variables over those of `.env`, here or at the root of the project; an empty value there is none."""
+    file = next((folder / ".env" for folder in (Path.cwd(), SOURCE_ROOT) if (folder / ".env").is_file()), None)
+    written = dotenv_values(file) if file else {}
+    return {name: value for name, value in written.items() if value} | dict(os.environ)
+
+
 def settings() -> PlatformSettings:
-    return from_environment(os.environ, Path.cwd())
+    return from_environment(environment(), Path.cwd())
 
 
 def gateway_url(given: str | None) -> str:
@@ -20,10 +30,10 @@ def gateway_url(given: str | None) -> str:
     if given:
         return given
     chosen = settings()
-    if not os.environ.get("GATEWAY_PORT") and (found := launch.running(chosen.state)) and found.url:
+    if not environment().get("GATEWAY_PORT") and (found := launch.running(chosen.state)) and found.url:
         return found.url
     return chosen.gateway_url
 
 
 def api_key() -> str:
-    return os.environ.get(API_KEY, "")
+    return environment().get(API_KEY, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -41,7 +41,7 @@ def up(*, foreground: bool) -> int:
             console.print(Text("✗ ", "red") + plain(problem.sentence), soft_wrap=True)
         return 1
     plan = plan_of(settings)
-    environ = {**os.environ, "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
+    environ = {**here.environment(), "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
     console.print(Text(f"Starting ParallelSearch (state and logs in {settings.state.root})"), soft_wrap=True)
     if foreground:
         return run_attached(console, settings, plan, environ)
@@ -93,7 +93,8 @@ def watching(console: Console) -> Iterator[Watch]:
 
 
 def begin(console: Console, settings: PlatformSettings, start: Callable[[Watch], Snapshot]) -> int:
-    """Follows a start to its end and says how it went."""
+    """Follows a start to its end and says how it went. A signal to end interrupts it, and rolls back like Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with watching(console) as watch:
             found = start(watch)

@@ -17,8 +17,9 @@ from parallelsearch.supervisor.settings import Endpoint, PlatformSettings
 GB = 1e9
 DISK_FIRST_GB = 6.0
 DISK_LATER_GB = 1.0
-MEMORY_GB = 8.0
-MEMORY_WITHOUT_POLICY_GB = 2.0
+MEMORY_GB, MEMORY_WITHOUT_POLICY_GB = 5.0, 1.5
+"""Below this, processes are killed sooner or later."""
+MEMORY_WITH_ROOM_GB = 8.0
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -51,9 +52,10 @@ def _inactive_file(stat: Path) -> int:
 
 
 def check_memory(available_gb: float, needed_gb: float) -> Finding:
-    text = f"{available_gb:.1f} GB available, {needed_gb:.0f} GB needed"
     remedy = "End other programs, or set POLICY_BASE_URL to a policy that runs elsewhere."
-    return finding("memory", available_gb >= needed_gb, text, remedy)
+    if needed_gb <= available_gb < MEMORY_WITH_ROOM_GB and needed_gb == MEMORY_GB:
+        return Finding("memory", Level.NOTE, f"{available_gb:.1f} GB available, {MEMORY_WITH_ROOM_GB:.0f} GB leave room", remedy)
+    return finding("memory", available_gb >= needed_gb, f"{available_gb:.1f} GB available, {needed_gb:g} GB needed", remedy)
 
 
 def is_free(endpoint: Endpoint) -> bool:

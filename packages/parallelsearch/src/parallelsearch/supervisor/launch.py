@@ -75,7 +75,8 @@ def supervise(plan: Plan, state: StateFolder, environ: Mapping[str, str], report
         def publish(current: Snapshot) -> None:
             nonlocal written
             if current != written:
-                snapshot.write(state.snapshot, current)
+                with suppress(FileNotFoundError):  # the folder was deleted, which ends the platform
+                    snapshot.write(state.snapshot, current)
                 written = current
             report(current)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 MAX_SOCKET_PATH_BYTES = 107
 """What the kernel takes as the path of a unix socket."""
+SOURCE_ROOT = Path(__file__).resolve().parents[5]
+"""The project this package runs from, if it is not installed elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class StateFolder:
         return self.logs / f"{name}.log"
 
     def make(self) -> None:
-        for folder in (self.root, self.logs, self.run, self.demo_index.parent):
+        for folder in (self.root, self.logs, self.demo_index.parent):
             folder.mkdir(parents=True, exist_ok=True)
+        # The plan may hold passwords of a Redis, and whoever reaches the socket reads the cache.
+        self.run.mkdir(mode=0o700, exist_ok=True)
 
     def read_admin_token(self) -> str:
         """The token of this installation, made on first use and readable by its owner alone."""
@@ -72,12 +76,13 @@ def is_project_root(folder: Path) -> bool:
     return (folder / "packages" / "parallelsearch" / "pyproject.toml").is_file()
 
 
-def state_folder(environ: Mapping[str, str], here: Path) -> StateFolder:
-    """`PARALLELSEARCH_STATE_DIR`, else `.state` of the project when called at its root, else a folder of the user."""
+def state_folder(environ: Mapping[str, str], here: Path, source: Path = SOURCE_ROOT) -> StateFolder:
+    """`PARALLELSEARCH_STATE_DIR`, else `.state` of the project (called at its root, or installed from it), else the user's."""
     if chosen := environ.get("PARALLELSEARCH_STATE_DIR"):
         return StateFolder((here / Path(chosen).expanduser()).resolve())
-    if is_project_root(here):
-        return StateFolder(here.resolve() / ".state")
+    for root in (here, source):
+        if is_project_root(root):
+            return StateFolder(root.resolve() / ".state")
     return StateFolder(Path.home() / ".local" / "state" / "parallelsearch")
 
 

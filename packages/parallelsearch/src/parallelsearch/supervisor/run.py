@@ -77,6 +77,8 @@ class Supervisor:
         self.report(self.snapshot())
 
     def _tick(self) -> None:
+        if not self.state.lock.exists():  # the state folder was deleted: nobody could ever stop this platform again
+            self.request_stop()
         self._note_deaths()
         if self.revive_requested:
             self._revive()
