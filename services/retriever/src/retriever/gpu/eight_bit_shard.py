@@ -1,0 +1,71 @@
+"""Search over vectors kept in 8 bits, the best candidates scored again from the rows on the host.
+
+Three steps, each on far fewer rows than the one before: the best chunks by 8-bit queries (reads every vector once), the best
+rows in them by float32 queries, and the best of those by their full vectors, which never leave the host otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from retriever.gpu.fused_shard import maxima_of
+from retriever.gpu.kernels import TILES_INT8, Tile, chunk_scores, tile_for
+from retriever.gpu.ordering import Found, best
+from retriever.gpu.selection import best_chunks, best_rows
+
+LEVELS = 127
+
+
+@dataclass(frozen=True, slots=True)
+class EightBit:
+    """`codes` (rows, dimension) int8 and `scales` (rows,) float32: a vector is about its codes times its scale."""
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+
+
+def to_eight_bit(vectors: torch.Tensor) -> EightBit:
+    """Each row scaled by its largest magnitude, rounded to the nearest of 255 levels."""
+    full = vectors.float()
+    scales = full.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
+    return EightBit((full / scales[:, None]).round().to(torch.int8), scales)
+
+
+class EightBitShard:
+    """`kept` on a CUDA device; `host_rows` the same vectors in fp16 or float32 on the host, memory-mapped as a rule.
+
+    `candidates` rows of each query are scored exactly; more of them cost time and bring recall.
+    """
+
+    def __init__(self, kept: EightBit, host_rows: torch.Tensor, candidates: int = 32, tiles: tuple[Tile, ...] = TILES_INT8) -> None:
+        self._kept, self._host_rows, self._tiles = kept, host_rows, tiles
+        self._candidates = candidates
+        self.rows, self.device = len(kept.codes), kept.codes.device
+
+    def search(self, queries: torch.Tensor, top_k: int) -> Found:
+        widest = self._tiles[-1].queries
+        parts = [self._search(part, top_k) for part in queries.split(widest)]
+        return Found(torch.cat([part.scores for part in parts]), torch.cat([part.ids for part in parts]))
+
+    def _search(self, queries: torch.Tensor, top_k: int) -> Found:
+        near = self.candidates(queries, max(self._candidates, 2 * top_k))
+        exact = torch.bmm(self._gather(near), queries[:, :, None]).squeeze(2)
+        scores = torch.where(near == -1, -torch.inf, exact)
+        return best(scores, near.clamp(min=0), top_k)
+
+    def candidates(self, queries: torch.Tensor, count: int) -> torch.Tensor:
+        """Rows (queries, at most `count`) that score best in 8 bits, int64, −1 where there are no more."""
+        tile = tile_for(len(queries), self._tiles)
+        codes, scales = self._kept.codes, self._kept.scales
+        chosen = best_chunks(maxima_of(codes, to_eight_bit(queries).codes, scales, tile), len(queries), count)
+        return best_rows(chunk_scores(codes, queries, scales, chosen, tile.rows), chosen, count).ids
+
+    def _gather(self, near: torch.Tensor) -> torch.Tensor:
+        """The full vectors of these rows, float32 (queries, candidates, dimension), on the device."""
+        wanted = near.clamp(min=0).flatten().cpu()
+        pinned = self.device.type == "cuda"
+        staged = torch.empty((len(wanted), self._host_rows.shape[1]), dtype=self._host_rows.dtype, pin_memory=pinned)
+        torch.index_select(self._host_rows, 0, wanted, out=staged)
+        return staged.to(self.device, non_blocking=True).float().view(*near.shape, -1)

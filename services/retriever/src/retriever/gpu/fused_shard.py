@@ -1,0 +1,51 @@
+"""Exact search at the speed of reading the vectors once: the kernels of `kernels`, held together by `tournament`."""
+
+from __future__ import annotations
+
+import torch
+
+from retriever.gpu.kernels import TILES_FP16, Tile, chunk_maxima, chunk_scores, tile_for
+from retriever.gpu.ordering import Found
+from retriever.gpu.selection import best_chunks, best_rows
+from retriever.gpu.tournament import empty_maxima
+
+# Chunks are chosen by queries rounded to fp16, rows by float32 queries: the difference, about 1e-5, may swap neighbours.
+_SPARE_CHUNKS = 8
+
+
+class FusedShard:
+    """Vectors (rows, dimension), fp16, dimension a multiple of 16 up to 1,024, on a CUDA device.
+
+    Scores are inner products of the float32 query with the fp16 row, accumulated in float32.
+    """
+
+    def __init__(self, vectors: torch.Tensor, tiles: tuple[Tile, ...] = TILES_FP16) -> None:
+        self._vectors, self._tiles = vectors, tiles
+        self.rows, self.device = len(vectors), vectors.device
+
+    def search(self, queries: torch.Tensor, top_k: int) -> Found:
+        widest = self._tiles[-1].queries
+        parts = [self._search(part, top_k) for part in queries.split(widest)]
+        return Found(torch.cat([part.scores for part in parts]), torch.cat([part.ids for part in parts]))
+
+    def _search(self, queries: torch.Tensor, top_k: int) -> Found:
+        tile = tile_for(len(queries), self._tiles)
+        maxima = maxima_of(self._vectors, queries.half(), None, tile)
+        chosen = best_chunks(maxima, len(queries), top_k + _SPARE_CHUNKS)
+        scores = chunk_scores(self._vectors, queries, None, chosen, tile.rows)
+        return best_rows(scores, chosen, top_k)
+
+
+def maxima_of(vectors: torch.Tensor, queries: torch.Tensor, scales: torch.Tensor | None, tile: Tile) -> torch.Tensor:
+    """The best score of every chunk for every query, one launch over the whole shard."""
+    chunks = -(-len(vectors) // tile.rows)
+    maxima = empty_maxima(chunks, tile.queries, vectors.device)
+    programs = min(chunks, _multiprocessors(vectors.device) * tile.programs_per_multiprocessor)
+    chunk_maxima(vectors, queries, scales, maxima, tile, programs)
+    return maxima
+
+
+def _multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":  # Triton's interpreter, in tests
+        return 2
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
