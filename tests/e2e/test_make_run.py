@@ -3,6 +3,7 @@
 The tests share one platform and stand in the order in which a person would do these things; the last one stops it.
 """
 
+import gzip
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from service_stand_ins import free_port
+from shared_data import shared_data
 
 from parallelsearch.protocol.actions import parse_turn
 from parallelsearch.rollout.types import Answer, Search
@@ -51,8 +53,8 @@ class Platform:
     def cli(self, *arguments):
         return self.run(sys.executable, "-m", "parallelsearch", *arguments)
 
-    def ask(self, *options):
-        done = self.cli("ask", QUESTION, "--json", "--deadline-s", "300", *options)
+    def ask(self, *options, question=QUESTION):
+        done = self.cli("ask", question, "--json", "--deadline-s", "300", *options)
         assert done.returncode == 0, done.stdout + done.stderr
         return TrajectoryModel.model_validate_json(done.stdout)
 
@@ -195,6 +197,42 @@ def test_what_passages_say_changes_no_action(platform, tmp_path):
     assert not any("PWNED" in query for turn in trajectory.turns for query in getattr(turn.action, "queries", []))
     found = [passage.text for observed in trajectory.turns[0].observation for passage in observed.passages]
     assert any("PWNED" in text for text in found), "the poison was retrieved"
+
+
+def comparisons_with_corpus(passages, questions):
+    """Comparison questions over real passages: a cut of the corpus that holds what the questions rest on."""
+    data = shared_data()
+    rows = [json.loads(line) for line in (data / "hotpotqa.jsonl").read_text().splitlines()]
+    asked = [row for row in rows if row["type"] == "comparison" and row["answerable"]][:questions]
+    needed = {title for row in asked for title in row["supporting_titles"]}
+    with gzip.open(data / "hotpotqa_corpus.jsonl.gz", "rt") as file:
+        lines = list(file)
+    holding = [line for line in lines if json.loads(line)["contents"].split("\n")[0].strip('"') in needed]
+    return asked, [*holding, *(line for line in lines if line not in set(holding))][:passages]
+
+
+def test_questions_over_real_passages_are_decomposed_and_find_their_evidence(platform, tmp_path):
+    asked, lines = comparisons_with_corpus(passages=500, questions=3)
+    corpus, index = tmp_path / "hotpotqa.jsonl", tmp_path / "index"
+    corpus.write_text("".join(lines))
+    real = Platform(tmp_path / "state", POLICY_BASE_URL=platform.policy, RETRIEVER_INDEX=str(index))
+    built = real.cli("index", "build", str(corpus), "--out", str(index))
+    assert built.returncode == 0, built.stderr
+    try:
+        up = real.cli("up")
+        assert up.returncode == 0, up.stderr + real.logs()
+        trajectories = [real.ask(question=row["question"]) for row in asked]
+    finally:
+        real.cli("down")
+    found = [
+        {passage.title for observed in trajectory.turns[0].observation for passage in observed.passages}
+        for trajectory in trajectories
+    ]
+    decomposed = [len(trajectory.turns[0].observation) >= 2 for trajectory in trajectories]
+    evident = [set(row["supporting_titles"]) <= titles for row, titles in zip(asked, found, strict=True)]
+    assert all(trajectory.answer for trajectory in trajectories)
+    assert sum(decomposed) >= 2
+    assert sum(evident) >= 2
 
 
 def test_an_answer_survives_the_death_of_valkey_and_up_revives_it(platform):
