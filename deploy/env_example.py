@@ -11,7 +11,7 @@ import sys
 from enum import Enum
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import AliasChoices, SecretStr
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
@@ -63,7 +63,9 @@ def lines() -> list[str]:
         for settings in settings_of(service):
             prefix = settings.model_config.get("env_prefix", "")
             for name, field in settings.model_fields.items():
-                variable = str(field.validation_alias) if field.validation_alias else (prefix + name).upper()
+                alias = field.validation_alias
+                first = alias.choices[0] if isinstance(alias, AliasChoices) else alias
+                variable = str(first) if first else (prefix + name).upper()
                 if variable in seen:
                     continue
                 seen.add(variable)
