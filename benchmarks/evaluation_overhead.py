@@ -1,7 +1,7 @@
 """What evaluating adds to the time that policy and retriever need, and what 10,000 trajectories take in memory.
 
-Policy and retriever are stand-ins that wait (a policy call 400 ms, a search 20 ms by default): the same rollouts are run bare, and as
-an evaluation that writes every trajectory to disk. The report's memory is that of reading 10,000 trajectories of real size.
+Policy and retriever are stand-ins that wait (a policy call 400 ms, a search 20 ms by default): the same rollouts are run bare, and
+as an evaluation that writes every trajectory to disk. The memory is that of summarising 10,000 trajectories of real size.
 
 usage: python benchmarks/evaluation_overhead.py [--questions 400] [--report 10000]
 """
@@ -58,7 +58,7 @@ class WaitingSearch:
 
 
 def plan(folder, count):
-    row = {"question": "Who is older, Ann or Bob?", "golden_answers": ["Ann"], "type": "comparison", "supporting_titles": ["Title 1"]}
+    row = {"question": "Who is older, Ann or Bob?", "golden_answers": ["Ann"], "supporting_titles": ["Title 1"]}
     path = folder / "questions.jsonl"
     path.write_text("".join(json.dumps({**row, "id": f"q{number}"}) + "\n" for number in range(count)))
     selected = (select(read_questions(path), Selection()),)
@@ -98,7 +98,8 @@ def main():
         wanted = plan(folder, options.questions)
         waiting = asker(options.policy_s, options.search_s)
         found["bare_s"], found["bare_cpu_s"] = timed(bare(waiting, wanted.jobs, wanted.limits))
-        found["evaluated_s"], found["evaluated_cpu_s"] = timed(carry_out(RunFolder(folder / "run"), wanted, waiting, lambda _: None))
+        evaluation = carry_out(RunFolder(folder / "run"), wanted, waiting, lambda _: None)
+        found["evaluated_s"], found["evaluated_cpu_s"] = timed(evaluation)
         found["added"] = found["evaluated_s"] / found["bare_s"] - 1
     with tempfile.TemporaryDirectory() as name:
         for count in (options.report // 10, options.report):
