@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs what benchmarks/gpu/evaluate_bundled.sh needs on an offline GPU host (x86-64, Python 3.12, torch, sentence-transformers)
 # beside this repository and a vLLM under /tmp/site: the merged bundled policy, the encoder, question sets with their corpora, and
-# the few wheels that such a host lacks. Writes DIR/evaluation.part00 … of PART_MB (55) megabytes each.
+# the few wheels that such a host lacks. Writes DIR/evaluation.part00 … of PART_MB (45) megabytes each.
 #
 # usage: pack_evaluation.sh DATA_DIR OUT_DIR [TWIN_DIR]     TWIN_DIR: another policy to be measured, as a model directory
 set -euo pipefail
@@ -41,6 +41,6 @@ done
   -d "$work/wheels" httpx2 orjson stamina 'pydantic>=2.12'
 
 rm -f "$out"/evaluation.part*
-tar cf - -C "$work" . | split -b "${PART_MB:-55}000000" -d - "$out/evaluation.part"
+tar cf - -C "$work" . | split -b "${PART_MB:-45}000000" -d - "$out/evaluation.part"
 cp "$root/benchmarks/gpu/evaluate_bundled.sh" "$out/"
 ls -l "$out"
