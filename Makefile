@@ -15,7 +15,7 @@ PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
 PYTEST := $(VENV_PYTHON) -m pytest
 SAMPLE := Who is older, Claude Monet or Camille Pissarro?
 
-.PHONY: help python run stop test lint lint-installed format test-e2e setup-dev lock clean
+.PHONY: help python run stop test evaluate lint lint-installed format test-e2e setup-dev lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -44,6 +44,9 @@ test: setup-dev ## Lint, types, import contracts, unit and integration tests
 
 test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
 	@$(PYTEST) -m e2e tests/e2e --timeout 900
+
+evaluate: ## Measure the running platform: 30 of each of the demo's sets, parallel and sequential (some minutes on a CPU)
+	@$(PARALLELSEARCH) eval demo demo-graphs --limit 30 --corpus "the demo corpus" --out .state/evaluation/$$(date +%Y-%m-%d-%H%M%S)
 
 lint: setup-dev ## Style, types, import contracts
 	@$(MAKE) lint-installed

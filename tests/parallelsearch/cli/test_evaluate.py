@@ -82,7 +82,10 @@ def test_two_modes_are_compared_from_the_command_line(gateway, questions, tmp_pa
     printed = run("compare", *sides)
     written = run("compare", *sides, "--out", tmp_path / "compared")
 
+    remade = run("report", tmp_path / "out")
+
     assert "McNemar" in printed.stdout
+    assert "report.html" in remade.stderr
     assert written.returncode == 0
     assert {path.suffix for path in (tmp_path / "compared").iterdir()} == {".md", ".json", ".html"}
 

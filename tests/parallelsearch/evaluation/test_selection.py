@@ -29,6 +29,15 @@ def test_what_is_left_out_is_counted_by_reason(write):
     assert chosen.left_out["not of the eval split"] == 10
 
 
+def test_only_rows_labelled_answerable_are_asked_where_a_set_has_the_label(write):
+    labels = ({"answerable": True}, {}, {"answerable": False})
+    labelled = read_questions(write(*({**ROW, "id": name} | label for name, label in zip("abc", labels, strict=True))))
+    without = read_questions(write({**ROW, "id": "a"}, name="other.jsonl"))
+
+    assert [q.id for q in select(labelled, Selection(answerable_only=True)).questions] == ["a"]
+    assert [q.id for q in select(without, Selection(answerable_only=True)).questions] == ["a"]
+
+
 def test_a_sample_goes_by_seed_keeps_the_order_and_does_not_move_when_rows_are_added(write):
     small, large = read_questions(write(*ROWS[:19])), read_questions(write(*ROWS, name="more.jsonl"))
     first = [q.id for q in select(small, Selection(limit=8)).questions]

@@ -30,11 +30,12 @@ def register(app: typer.Typer) -> None:
     )
     group.command(RUN)(run)
     group.command("compare")(compare)
+    group.command("report")(report)
     app.add_typer(group, name="eval")
 
 
 def run(
-    files: list[str] = typer.Argument(None, help="Question files, one JSON a line; or names of public sets (nq, hotpotqa …)."),
+    files: list[str] = typer.Argument(None, help="Question files, one JSON a line; or names of sets (demo, demo-graphs, nq …)."),
     mode: list[Mode] = typer.Option([Mode.PARALLEL, Mode.SEQUENTIAL], "--mode", help="Once for each mode."),
     model: list[str] = typer.Option([], "--model", help="Once for each model; the platform's own if left out."),
     out: Path = typer.Option(None, "--out", help="Folder of the run; the same again resumes it."),
@@ -87,3 +88,10 @@ def compare(
     from parallelsearch.cli import evaluating
 
     raise typer.Exit(evaluating.compare(a, b, out))
+
+
+def report(folders: list[Path] = typer.Argument(help="Folders of runs, finished or not.")) -> None:
+    """Makes the reports of runs again, from what their folders hold."""
+    from parallelsearch.cli import evaluating
+
+    raise typer.Exit(evaluating.report(folders))

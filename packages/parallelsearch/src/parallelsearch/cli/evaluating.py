@@ -22,7 +22,7 @@ from parallelsearch.evaluation.named_sets import load_named_set
 from parallelsearch.evaluation.plan import Limits
 from parallelsearch.evaluation.reading import QuestionSet, read_questions
 from parallelsearch.evaluation.selection import Selected, Selection, select
-from parallelsearch.evaluation.session import Plan, carry_out
+from parallelsearch.evaluation.session import Plan, carry_out, read_manifest
 from parallelsearch.evaluation.stacks import Addresses, Connected, connect
 from parallelsearch.evaluation.store import RunFolder
 from parallelsearch.rollout.types import Mode
@@ -132,6 +132,20 @@ def compare(a: str, b: str, out: Path | None) -> int:
     _, paths = write_comparison(out, *sides)
     for path in paths:
         say(str(path))
+    return 0
+
+
+def report(folders: list[Path]) -> int:
+    from parallelsearch.evaluation.reports.writing import write_run_report
+
+    needs_libraries()
+    for path in folders:
+        folder = RunFolder(path)
+        run = read_manifest(folder)
+        if run is None:
+            raise InvalidInput(f"{path} holds no evaluation run.")
+        for written in write_run_report(folder, run).paths:
+            say(str(written))
     return 0
 
 

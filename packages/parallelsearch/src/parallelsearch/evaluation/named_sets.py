@@ -1,6 +1,7 @@
-"""Public data sets by name, through the `datasets` library where it is installed: FlashRAG's collection and MultiHop-RAG.
+"""Sets by name: the demo's own, and public ones through the `datasets` library where it is installed.
 
-Splits as the published scripts take them: test, else dev, else train. Bamboogle and the others come without a corpus of ours.
+The public ones are FlashRAG's collection and MultiHop-RAG, in the splits that the published scripts take: test, else dev, else
+train. They come without a corpus.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from parallelsearch.demo import demo_file
 from parallelsearch.errors import ConfigurationError, InvalidInput
 from parallelsearch.evaluation.questions import PAPER_SETS
 from parallelsearch.evaluation.reading import QuestionSet, question_set
@@ -19,6 +21,7 @@ MULTIHOPRAG = "multihoprag"
 MULTIHOPRAG_REPOSITORY = "yixuantt/MultiHopRAG"
 MULTIHOPRAG_FILE = "MultiHopRAG.json"
 SPLITS = ("test", "dev", "train")
+DEMO_SETS = {"demo": "questions.jsonl", "demo-graphs": "graph_questions.jsonl"}
 
 Rows = list[Mapping[str, Any]]
 Loader = Callable[..., Mapping[str, Rows]]
@@ -32,8 +35,10 @@ def load_named_set(name: str, loader: Loader | None = None) -> QuestionSet:
         InvalidInput: no set is called so.
         ConfigurationError: `datasets` is not installed, or the set cannot be fetched.
     """
+    if name in DEMO_SETS:
+        return question_set(name, DEMO_SETS[name], demo_file(DEMO_SETS[name]).read_bytes().split(b"\n"))
     if name not in PAPER_SETS:
-        raise InvalidInput(f"{name} is neither a file nor one of the named sets: {', '.join(PAPER_SETS)}.")
+        raise InvalidInput(f"{name} is neither a file nor one of the named sets: {', '.join([*DEMO_SETS, *PAPER_SETS])}.")
     load = loader or _library()
     try:
         splits = load(MULTIHOPRAG_REPOSITORY, data_files=MULTIHOPRAG_FILE) if name == MULTIHOPRAG else load(FLASHRAG, name)

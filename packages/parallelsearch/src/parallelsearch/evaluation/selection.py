@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.evaluation.questions import Question, Subset, in_subset
@@ -12,7 +12,7 @@ from parallelsearch.evaluation.reading import QuestionSet
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`split` empty means all. Only questions known to be unanswerable go with `answerable_only`."""
+    """`split` empty means all. `answerable_only` asks for the label, in sets that have it at all."""
 
     split: str = ""
     answerable_only: bool = False
@@ -38,6 +38,9 @@ def select(source: QuestionSet, selection: Selection) -> Selected:
     """
     left_out: dict[str, int] = {}
     kept: list[Question] = []
+    labelled = any(question.answerable is not None for question in source.questions)
+    if selection.answerable_only and not labelled:
+        selection = replace(selection, answerable_only=False)
     for question in source.questions:
         reason = _refuse(question, selection)
         if reason:
@@ -57,7 +60,7 @@ def select(source: QuestionSet, selection: Selection) -> Selected:
 def _refuse(question: Question, selection: Selection) -> str:
     if selection.split and question.split and question.split != selection.split:
         return f"not of the {selection.split} split"
-    if selection.answerable_only and question.answerable is False:
+    if selection.answerable_only and question.answerable is not True:
         return "not answerable from the corpus"
     if selection.subset and not in_subset(question, selection.subset):
         return f"not in the {selection.subset} subset"
