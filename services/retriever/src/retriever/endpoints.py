@@ -8,12 +8,14 @@ from typing import Annotated, TypedDict, cast
 import orjson
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
+from pydantic import SecretStr
 
 from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import IndexModel, RetrieveRequest, RetrieveResponse
+from parallelsearch.schemas.retrieval import IndexModel, ReloadResponse, RetrieveRequest, RetrieveResponse
 from parallelsearch.schemas.wire_retrieve import WireRetrieveRequest, WireRetrieveResponse
 from retriever.batcher import Timings
 from retriever.service import Retrieved, Retriever
+from servicekit.auth import require_admin
 from servicekit.bodies import body_schema, read_body
 
 router = APIRouter(tags=["retrieval"])
@@ -24,6 +26,7 @@ class State(TypedDict):
 
     retriever: Retriever
     default_top_k: int
+    admin_token: SecretStr | None
 
 
 def state_of(request: Request) -> State:
@@ -57,6 +60,14 @@ async def retrieve_for_trainers(request: Request, state: CurrentState, deadline_
 async def index(state: CurrentState) -> IndexModel:
     """What is served: encoder, kind, passages, fingerprint."""
     return state["retriever"].described
+
+
+@router.post("/v1/index/reload")
+async def reload(request: Request, state: CurrentState) -> ReloadResponse:
+    """Serves the index that is published now, without a failed request in between. Needs the admin token."""
+    require_admin(request, state["admin_token"])
+    reloaded = await state["retriever"].reload()
+    return ReloadResponse(reloaded=reloaded, index=state["retriever"].described)
 
 
 def _passage(passage: Passage) -> dict[str, object]:

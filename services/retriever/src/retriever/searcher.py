@@ -25,14 +25,14 @@ class BatchResult:
 
     rows: list[tuple[Passage, ...]]
     timings: BatchTimings
+    fingerprint: str = ""
 
 
 class Searcher:
-    """Answers batches from one open index."""
+    """Answers batches from one open index. `vectors` may be shared by searchers of the same encoder."""
 
-    def __init__(self, index: OpenIndex, cached_queries: int = 0) -> None:
-        self._index = index
-        self._vectors = QueryVectors(index.encoder, cached_queries)
+    def __init__(self, index: OpenIndex, vectors: QueryVectors) -> None:
+        self._index, self._vectors = index, vectors
 
     def run(self, queries: Sequence[str], top_k: int) -> BatchResult:
         started = time.perf_counter()
@@ -46,7 +46,7 @@ class Searcher:
         metrics.ENCODE_SECONDS.observe(timings.encode_s)
         metrics.SEARCH_SECONDS.observe(timings.search_s)
         metrics.LOAD_SECONDS.observe(timings.load_s)
-        return BatchResult(found, timings)
+        return BatchResult(found, timings, self._index.manifest.fingerprint)
 
     def _passages(self, scores: list[float], rows: list[int]) -> tuple[Passage, ...]:
         found = []

@@ -1,18 +1,30 @@
-"""The retriever as an object: takes queries, gives passages, says which index it serves."""
+"""The retriever as an object: takes queries, gives passages, says which index it serves, and takes a new one while serving."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+import structlog
+
+from parallelsearch.errors import Overloaded
 from parallelsearch.rollout.types import Passage
 from parallelsearch.schemas.retrieval import IndexModel
 from retriever import metrics
-from retriever.batcher import Batcher, BatchLimits, Gone, Timings
+from retriever.batcher import Answered, Batcher, BatchLimits, Gone, Timings
+from retriever.encoders.cached import QueryVectors
+from retriever.encoders.identity import Encoder
 from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
 from retriever.searcher import Searcher
 from servicekit.health import Readiness
+
+log = structlog.get_logger(__name__)
+
+Opener = Callable[[Encoder | None], OpenIndex]
+"""Opens what is published; takes the encoder that is loaded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +35,23 @@ class Retrieved:
 
 
 class Retriever:
-    """One open index behind one batcher. `start` and `stop` belong to the event loop that serves."""
+    """One open index behind one batcher. All methods belong to the event loop that serves."""
 
-    def __init__(self, index: OpenIndex, limits: BatchLimits, cached_queries: int = 0) -> None:
-        self._index = index
-        self._batcher = Batcher(Searcher(index, cached_queries).run, limits)
-        self.described = describe(index.manifest)
+    def __init__(self, opener: Opener, limits: BatchLimits, cached_queries: int = 0) -> None:
+        """Opens the index; raises what `open_index` raises."""
+        self._opener, self._cached_queries = opener, cached_queries
+        self._index = opener(None)
+        self._index.warm()
+        self._vectors = QueryVectors(self._index.encoder, cached_queries)
+        self._batcher = Batcher(Searcher(self._index, self._vectors).run, limits)
+        self._reloading = asyncio.Lock()
+
+    @property
+    def described(self) -> IndexModel:
+        return describe(self._index.manifest)
 
     async def start(self) -> None:
-        metrics.INDEX_PASSAGES.set(self.described.passages)
+        metrics.INDEX_PASSAGES.set(self._index.manifest.passages)
         self._batcher.start()
 
     async def stop(self) -> None:
@@ -41,19 +61,57 @@ class Retriever:
     async def retrieve(
         self, queries: Sequence[str], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
     ) -> Retrieved:
-        """At most `top_k` passages per query, in the order of the queries; none of them for no queries.
+        """At most `top_k` passages per query, in the order of the queries, all from one index; none for no queries.
 
         Raises:
             Overloaded, DeadlineExceeded, CallerGone: see `Batcher.submit`.
         """
         if not queries:
             return Retrieved([], Timings(), self.described)
-        answered = await self._batcher.submit(queries, top_k, deadline_s=deadline_s, gone=gone)
-        return Retrieved(answered.rows, answered.timings, self.described)
+        while True:
+            answered = await self._batcher.submit(queries, top_k, deadline_s=deadline_s, gone=gone)
+            described = self._answered_by(answered)
+            if described is not None:
+                return Retrieved(answered.rows, answered.timings, described)
+
+    def _answered_by(self, answered: Answered) -> IndexModel | None:
+        """The index that gave all rows, unless a swap fell in between: then the rows are asked for again."""
+        described = self.described
+        return described if answered.fingerprints == {described.fingerprint} else None
+
+    async def reload(self) -> bool:
+        """Opens what is published now beside what is served, warms it and swaps; false if it is served already.
+
+        Queries that run or wait go on: each batch is answered by one index, and the old one is closed behind its last batch.
+
+        Raises:
+            Overloaded: a reload runs already.
+            ConfigurationError, IndexMismatch: the published index cannot be served; the old one still is.
+        """
+        if self._reloading.locked():
+            raise Overloaded("An index is being loaded already. Ask again when it is done.", retry_after_s=5)
+        async with self._reloading:
+            new = await asyncio.to_thread(self._opener, self._index.encoder)
+            if new.manifest.fingerprint == self._index.manifest.fingerprint:
+                new.close()
+                return False
+            await self._batcher.on_owner(new.warm)
+            if new.encoder is not self._index.encoder:
+                self._vectors = QueryVectors(new.encoder, self._cached_queries)
+            await self._batcher.on_owner(partial(self._swap, new))
+            metrics.INDEX_PASSAGES.set(new.manifest.passages)
+            log.info("index_reloaded", fingerprint=new.manifest.fingerprint, passages=new.manifest.passages)
+            return True
+
+    def _swap(self, new: OpenIndex) -> None:
+        """On the owner's thread: no batch runs, so nobody reads the old index any more."""
+        old, self._index = self._index, new
+        self._batcher.work = Searcher(new, self._vectors).run
+        old.close()
 
     async def readiness(self) -> Readiness:
         ready = self._batcher.running
-        return Readiness("ready" if ready else "starting", {"index": f"{self.described.passages} passages"})
+        return Readiness("ready" if ready else "starting", {"index": f"{self._index.manifest.passages} passages"})
 
 
 def describe(manifest: Manifest) -> IndexModel:

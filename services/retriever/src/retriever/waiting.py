@@ -36,6 +36,7 @@ class Entry:
     started: float = 0.0
     passages: tuple[Passage, ...] = ()
     timings: BatchTimings = field(default_factory=BatchTimings)
+    fingerprint: str = ""
 
     def settle(self, error: Exception | None = None) -> None:
         """Counts down every request that waits; the last query of a request, or an error, ends its wait."""

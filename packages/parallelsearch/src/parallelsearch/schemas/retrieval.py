@@ -43,6 +43,13 @@ class IndexModel(WireModel):
     built_at: str = ""
 
 
+class ReloadResponse(WireModel):
+    """`reloaded` is false where the index that is served was the published one already."""
+
+    reloaded: bool
+    index: IndexModel
+
+
 class RetrieveResponse(WireModel):
     results: list[list[PassageModel]]
     index: IndexModel
