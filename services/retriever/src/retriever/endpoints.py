@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import SecretStr
 
 from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import IndexModel, ReloadResponse, RetrieveRequest, RetrieveResponse
+from parallelsearch.schemas.retrieval import IndexModel, Method, ReloadResponse, RetrieveRequest, RetrieveResponse
 from parallelsearch.schemas.wire_retrieve import WireRetrieveRequest, WireRetrieveResponse
 from retriever.batcher import Timings
 from retriever.service import Retrieved, Retriever
@@ -41,7 +41,7 @@ DeadlineMs = Annotated[int | None, Header(alias="X-Deadline-Ms", ge=1, descripti
 async def retrieve(request: Request, state: CurrentState, deadline_ms: DeadlineMs = None) -> Response:
     """The passages nearest to each query, best first."""
     body = await read_body(request, RetrieveRequest)
-    found = await _retrieve(request, state, body.queries, body.top_k, deadline_ms)
+    found = await _retrieve(request, state, body.queries, body.top_k, body.method, deadline_ms)
     results = [[_passage(each) for each in row] for row in found.rows]
     return _json({"results": results, "index": found.index.model_dump()}, found.timings)
 
@@ -50,7 +50,7 @@ async def retrieve(request: Request, state: CurrentState, deadline_ms: DeadlineM
 async def retrieve_for_trainers(request: Request, state: CurrentState, deadline_ms: DeadlineMs = None) -> Response:
     """The same search in the shapes that existing RL trainers read."""
     body = await read_body(request, WireRetrieveRequest)
-    found = await _retrieve(request, state, body.texts, body.topk or state["default_top_k"], deadline_ms)
+    found = await _retrieve(request, state, body.texts, body.topk or state["default_top_k"], None, deadline_ms)
     shape = _scored_document if body.return_scores else _document
     rows = [[shape(each) for each in row] for row in found.rows]
     return _json({"result": rows, "results": rows}, found.timings)
@@ -83,9 +83,9 @@ def _scored_document(passage: Passage) -> dict[str, object]:
     return {"document": _document(passage), "score": passage.score}
 
 
-async def _retrieve(request: Request, state: State, queries: Sequence[str], top_k: int, deadline_ms: int | None) -> Retrieved:
+async def _retrieve(request: Request, state: State, queries: Sequence[str], top_k: int, method: Method | None, deadline_ms: int | None) -> Retrieved:
     deadline_s = None if deadline_ms is None else deadline_ms / 1000
-    return await state["retriever"].retrieve(queries, top_k, deadline_s=deadline_s, gone=request.is_disconnected)
+    return await state["retriever"].retrieve(queries, top_k, method, deadline_s=deadline_s, gone=request.is_disconnected)
 
 
 def _json(body: dict[str, object], timings: Timings) -> Response:

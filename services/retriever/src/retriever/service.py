@@ -9,16 +9,16 @@ from functools import partial
 
 import structlog
 
-from parallelsearch.errors import Overloaded
+from parallelsearch.errors import ConfigurationError, InvalidInput, Overloaded
 from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import IndexModel
+from parallelsearch.schemas.retrieval import METHODS, IndexModel, Method
 from retriever import metrics
 from retriever.batcher import Answered, Batcher, BatchLimits, Gone, Timings
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import Encoder
 from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
-from retriever.searcher import Searcher
+from retriever.searcher import Ask, Searcher
 from servicekit.health import Readiness
 
 log = structlog.get_logger(__name__)
@@ -37,10 +37,14 @@ class Retrieved:
 class Retriever:
     """One open index behind one batcher. All methods belong to the event loop that serves."""
 
-    def __init__(self, opener: Opener, limits: BatchLimits, cached_queries: int = 0) -> None:
-        """Opens the index; raises what `open_index` raises."""
-        self._opener, self._cached_queries = opener, cached_queries
+    def __init__(self, opener: Opener, limits: BatchLimits, cached_queries: int = 0, default_method: Method = "dense") -> None:
+        """Opens the index; raises what `open_index` raises, and ConfigurationError if it does not serve the default method."""
+        self._opener, self._cached_queries, self._default_method = opener, cached_queries, default_method
         self._index = opener(None)
+        if default_method != "dense" and self._index.lexical is None:
+            raise ConfigurationError(
+                f"RETRIEVER_METHOD is {default_method}, but the index serves dense only. Build it with --bm25."
+            )
         self._index.warm()
         self._vectors = QueryVectors(self._index.encoder, cached_queries)
         self._batcher = Batcher(Searcher(self._index, self._vectors).run, limits)
@@ -59,20 +63,33 @@ class Retriever:
         self._index.close()
 
     async def retrieve(
-        self, queries: Sequence[str], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
+        self,
+        queries: Sequence[str],
+        top_k: int,
+        method: Method | None = None,
+        *,
+        deadline_s: float | None = None,
+        gone: Gone | None = None,
     ) -> Retrieved:
         """At most `top_k` passages per query, in the order of the queries, all from one index; none for no queries.
 
         Raises:
+            InvalidInput: the index has no part for this method.
             Overloaded, DeadlineExceeded, CallerGone: see `Batcher.submit`.
         """
         if not queries:
             return Retrieved([], Timings(), self.described)
+        asks = [Ask(query, method or self._default_method) for query in queries]
+        self._refuse_unserved(asks[0].method)
         while True:
-            answered = await self._batcher.submit(queries, top_k, deadline_s=deadline_s, gone=gone)
+            answered = await self._batcher.submit(asks, top_k, deadline_s=deadline_s, gone=gone)
             described = self._answered_by(answered)
             if described is not None:
                 return Retrieved(answered.rows, answered.timings, described)
+
+    def _refuse_unserved(self, method: Method) -> None:
+        if method != "dense" and self._index.lexical is None:
+            raise InvalidInput(f"method: this index serves `dense` only. Build it with --bm25 to search it by `{method}`.")
 
     def _answered_by(self, answered: Answered) -> IndexModel | None:
         """The index that gave all rows, unless a swap fell in between: then the rows are asked for again."""
@@ -123,4 +140,5 @@ def describe(manifest: Manifest) -> IndexModel:
         kind=manifest.kind,
         passages=manifest.passages,
         built_at=manifest.built_at,
+        methods=METHODS if manifest.lexical else ("dense",),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from parallelsearch.schemas.retrieval import Method
 from retriever.encoders.identity import Precision
 from servicekit.settings import ServiceSettings
 
@@ -18,6 +19,7 @@ class RetrieverSettings(ServiceSettings):
     index: Path = Field(description="The folder of the index: what `parallelsearch index build --out` was given.")
     encoder: str | None = Field(default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id.")
     precision: Precision = Field(default="auto", description="Of the encoder's matrix products; auto: bfloat16 where it is native.")
+    method: Method = Field(default="dense", description="How a query is searched that does not say: dense, bm25 or hybrid.")
     default_top_k: int = Field(default=3, ge=1, description="Passages per query on /retrieve where the client names no number.")
     max_body_bytes: int = Field(default=64_000_000, gt=0)
     max_batch: int = Field(default=64, ge=1, description="Distinct queries encoded and searched at once.")

@@ -23,11 +23,12 @@ from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearc
 from retriever.corpus.reading import read_corpus
 from retriever.corpus.repeats import hash_of, refuse_repeated_ids
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusStore, CorpusWriter
-from retriever.encoders.identity import Encoder, Vectors
+from retriever.encoders.identity import Encoder, Precision, Vectors
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.blocks import Blocks, encode_blocks
 from retriever.index.kinds import assemble
+from retriever.index.lexical import LEXICAL_FILES, build_lexical
 from retriever.index.manifest import (
     BUILDING_FOLDER,
     FORMAT,
@@ -56,6 +57,9 @@ class BuildPlan:
     out: Path
     encoder: ResolvedEncoder
     kind: Kind = "flat"
+    lexical: bool = False
+    """Whether words are indexed too (BM25), for the methods bm25 and hybrid."""
+    precision: Precision = "float32"
     block_passages: int = 2_048
     """Passages encoded between two checkpoints."""
 
@@ -78,11 +82,13 @@ def build(plan: BuildPlan) -> Manifest:
         _ingest(plan.sources, staging, data)
         corpus = CorpusStore(data)
         with Progress(f"loading the encoder {plan.encoder.identity.name}"):
-            encoder = load(plan.encoder)
+            encoder = load(plan.encoder, plan.precision)
         blocks = Blocks(staging, len(corpus), plan.block_passages)
         encode_blocks(blocks, corpus, encoder)
         effort = assemble(plan.kind, blocks, data, encoder.identity.dimension, _queries(corpus, encoder))
-        _sync(data / file_of(plan.kind))
+        if plan.lexical:
+            build_lexical(corpus, data)
+        _sync(*(data / name for name in _file_names(plan)))
         manifest = _describe(plan, sources, data, len(corpus), effort, time.monotonic() - started)
         corpus.close()
         _publish(plan.out, staging, data, manifest)
@@ -119,7 +125,7 @@ def _already_published(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Mani
     except ConfigurationError:
         return None
     same_input = [file.sha256 for file in manifest.sources] == [file.sha256 for file in sources]
-    same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and manifest.kind == plan.kind
+    same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and (manifest.kind, manifest.lexical) == (plan.kind, plan.lexical)
     paths = [(plan.out / manifest.version / file.name, file.bytes) for file in manifest.files]
     whole = all(path.exists() and path.stat().st_size == size for path, size in paths)
     return manifest if same_input and same_rules and whole else None
@@ -134,6 +140,7 @@ def _staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
             "sources": [file.sha256 for file in sources],
             "encoder": [encoder.digest, asdict(encoder.rules)],
             "block": plan.block_passages,
+            "precision": plan.precision,
         }
     )
     if begun.exists() and begun.read_bytes() == wanted:
@@ -173,12 +180,16 @@ def _queries(corpus: CorpusStore, encoder: Encoder) -> Vectors:
     return encoder.encode_queries([passage.title or " ".join(passage.text.split()[:12]) for passage in passages])
 
 
+def _file_names(plan: BuildPlan) -> tuple[str, ...]:
+    return (PASSAGES_FILE, OFFSETS_FILE, file_of(plan.kind), *(LEXICAL_FILES if plan.lexical else ()))
+
+
 def _describe(
     plan: BuildPlan, sources: tuple[FileRecord, ...], data: Path, passages: int, effort: Effort, seconds: float
 ) -> Manifest:
     encoder = plan.encoder.identity
     with Progress("hashing the index"):
-        files = tuple(record(data / name) for name in (PASSAGES_FILE, OFFSETS_FILE, file_of(plan.kind)))
+        files = tuple(record(data / name) for name in _file_names(plan))
     fingerprint = fingerprint_of(encoder, plan.kind, effort, files)
     return Manifest(
         format=FORMAT,
@@ -190,6 +201,7 @@ def _describe(
         dimension=encoder.dimension,
         passages=passages,
         effort=effort,
+        lexical=plan.lexical,
         files=files,
         sources=sources,
         built_at=datetime.now(UTC).isoformat(timespec="seconds"),

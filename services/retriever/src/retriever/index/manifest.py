@@ -61,6 +61,7 @@ class Manifest:
     dimension: int
     passages: int
     effort: Effort
+    lexical: bool
     files: tuple[FileRecord, ...]
     sources: tuple[FileRecord, ...]
     built_at: str

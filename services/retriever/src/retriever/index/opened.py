@@ -10,6 +10,7 @@ from retriever.corpus.store import CorpusStore
 from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
+from retriever.index.lexical import LexicalSearch
 from retriever.index.manifest import Manifest, read_manifest, verify_files
 from retriever.index.progress import Progress
 from retriever.index.search import VectorSearch, open_search
@@ -24,6 +25,7 @@ class OpenIndex:
     corpus: CorpusStore
     search: VectorSearch
     encoder: Encoder
+    lexical: LexicalSearch | None = None
 
     def warm(self) -> None:
         """One query through encoder and search, so that the first caller does not pay. On the owner's thread.
@@ -59,12 +61,13 @@ def open_index(
     data = folder / manifest.version
     with Progress("loading vectors"):
         corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort)
+        lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
     if loaded is not None and loaded.identity.same_vectors_as(manifest.encoder):
-        return OpenIndex(folder, manifest, corpus, search, loaded)
+        return OpenIndex(folder, manifest, corpus, search, loaded, lexical)
     with Progress(f"loading the encoder {manifest.encoder.name}"):
         encoder = load(resolved, precision)
-    return OpenIndex(folder, manifest, corpus, search, encoder)
+    return OpenIndex(folder, manifest, corpus, search, encoder, lexical)
 
 
 def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> ResolvedEncoder:
