@@ -1,5 +1,7 @@
 """Searching by words, by vectors and by both: per request, by default, and refused where the index has no words."""
 
+import json
+
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -17,8 +19,6 @@ ODD_WORD = {"id": "odd", "title": "Zyxgor", "text": "The Zyxgor is a brass instr
 
 @pytest.fixture(scope="module")
 def lexical_folder(tmp_path_factory, rows, minilm):
-    import json
-
     folder = tmp_path_factory.mktemp("lexical")
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, ODD_WORD]))
     build(BuildPlan((folder / "corpus.jsonl",), folder / "index", minilm, lexical=True))
@@ -77,11 +77,15 @@ def test_the_default_method_is_a_setting_that_the_index_must_serve(lexical_folde
 def test_fusion_adds_reciprocal_ranks():
     scores, rows = fuse([np.array([[7, 3, -1]]), np.array([[3, 9, 7]])], 4)
     assert rows.tolist() == [[3, 7, 9, -1]]
-    expected = [1 / (RRF_CONSTANT + 2) + 1 / (RRF_CONSTANT + 1), 1 / (RRF_CONSTANT + 1) + 1 / (RRF_CONSTANT + 3), 1 / (RRF_CONSTANT + 2)]
+    expected = [
+        1 / (RRF_CONSTANT + 2) + 1 / (RRF_CONSTANT + 1),
+        1 / (RRF_CONSTANT + 1) + 1 / (RRF_CONSTANT + 3),
+        1 / (RRF_CONSTANT + 2),
+    ]
     assert scores[0, :3].tolist() == pytest.approx(expected)
 
 
-rankings = st.permutations(list(range(6)) + [-1, -1])
+rankings = st.permutations([*range(6), -1, -1])
 
 
 @given(rankings, rankings, st.integers(1, 8))

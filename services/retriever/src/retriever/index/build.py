@@ -125,7 +125,10 @@ def _already_published(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Mani
     except ConfigurationError:
         return None
     same_input = [file.sha256 for file in manifest.sources] == [file.sha256 for file in sources]
-    same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and (manifest.kind, manifest.lexical) == (plan.kind, plan.lexical)
+    same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and (manifest.kind, manifest.lexical) == (
+        plan.kind,
+        plan.lexical,
+    )
     paths = [(plan.out / manifest.version / file.name, file.bytes) for file in manifest.files]
     whole = all(path.exists() and path.stat().st_size == size for path, size in paths)
     return manifest if same_input and same_rules and whole else None
