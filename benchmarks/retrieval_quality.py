@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 from encoder_choice import Question, cut, questions_of
-from serving import write_report
+from serving import markdown, write_report
 
 from parallelsearch.rollout.types import Passage
 from parallelsearch.schemas.retrieval import METHODS
@@ -90,14 +90,14 @@ def main() -> None:
             folder = index_of(chosen.work, chosen.data, data_set, encoder, chosen.passages, questions)
             for row in measure(folder, data_set, encoder, questions):
                 rows[row.data_set, row.method, row.encoder] = row
-    head = "| data set | passages | questions | method | encoder | recall@3 | MRR@10 |\n" + "|---" * 7 + "|\n"
-    table = head + "".join("| " + " | ".join(str(value) for value in asdict(row).values()) + " |\n" for row in rows.values())
-    note = (
+    found = list(rows.values())
+    table = markdown("data set | passages | questions | method | encoder | recall@3 | MRR@10", found)
+    note = "\nCut: every passage with a supporting title of an eval question, filled up with others, evenly spread.\n"
         "\nCut: every passage with a supporting title of an eval question, filled up with others, evenly spread.\n"
         if chosen.passages
         else ""
     )
-    write_report("retrieval_quality", "Retrieval quality by method", table + note, [asdict(row) for row in rows.values()])
+    write_report("retrieval_quality", "Retrieval quality by method", table + (note if chosen.passages else ""), [asdict(row) for row in found])
 
 
 if __name__ == "__main__":

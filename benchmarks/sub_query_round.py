@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from serving import Connection, baseline, distinct_questions, ours, percentile, write_report
+from serving import Connection, baseline, distinct_questions, markdown, ours, percentile, write_report
 
 SIZES = (1, 8, 32)
 
@@ -90,12 +90,7 @@ def main() -> None:
     questions, port = distinct_questions(chosen.data), 18_100 + os.getpid() % 80
     with ours(chosen.index, port), baseline(chosen.index, port + 1):
         rows = asyncio.run(run(port, port + 1, questions, chosen.rounds))
-    head = (
-        "| sub-queries | rounds | one request, ms | one by one, ms | baseline, ms | / baseline | / one by one |\n"
-        + "|---" * 7
-        + "|\n"
-    )
-    table = head + "".join("| " + " | ".join(str(value) for value in asdict(row).values()) + " |\n" for row in rows)
+    table = markdown("sub-queries | rounds | one request, ms | one by one, ms | baseline, ms | / baseline | / one by one", rows)
     note = "\nTargets at 8 and 32 sub-queries: at most 0.5 of the baseline, at most 0.4 of our own requests one by one.\n"
     write_report("sub_query_round", "Retriever: one round of sub-queries", table + note, [asdict(row) for row in rows])
 
