@@ -92,12 +92,9 @@ def main() -> None:
                 rows[row.data_set, row.method, row.encoder] = row
     found = list(rows.values())
     table = markdown("data set | passages | questions | method | encoder | recall@3 | MRR@10", found)
-    note = "\nCut: every passage with a supporting title of an eval question, filled up with others, evenly spread.\n"
-        "\nCut: every passage with a supporting title of an eval question, filled up with others, evenly spread.\n"
-        if chosen.passages
-        else ""
-    )
-    write_report("retrieval_quality", "Retrieval quality by method", table + (note if chosen.passages else ""), [asdict(row) for row in found])
+    if chosen.passages:
+        table += "\nCut: every passage with a supporting title of an eval question, filled up with others, evenly spread.\n"
+    write_report("retrieval_quality", "Retrieval quality by method", table, [asdict(row) for row in found])
 
 
 if __name__ == "__main__":

@@ -105,12 +105,8 @@ def main() -> None:
     }
     lines = "\n" + "".join(f"- {name}: {value:.2f}\n" for name, value in ratios.items())
     results = {"runs": [asdict(run) for run in mine + theirs], "ratios": ratios}
-    write_report(
-        "retriever_throughput",
-        "Retriever: throughput against a threaded per-request server",
-        markdown(HEADINGS, mine + theirs) + lines,
-        results,
-    )
+    title = "Retriever: throughput against a threaded per-request server"
+    write_report("retriever_throughput", title, markdown(HEADINGS, mine + theirs) + lines, results)
 
 
 if __name__ == "__main__":
