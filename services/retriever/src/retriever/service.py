@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -23,8 +24,11 @@ from servicekit.health import Readiness
 
 log = structlog.get_logger(__name__)
 
-Opener = Callable[[Encoder | None], OpenIndex]
-"""Opens what is published; takes the encoder that is loaded already."""
+
+class Opener(Protocol):
+    """Opens what is published; takes the encoder that is loaded already."""
+
+    def __call__(self, *, loaded: Encoder | None) -> OpenIndex: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Retriever:
     def __init__(self, opener: Opener, limits: BatchLimits, cached_queries: int = 0, default_method: Method = "dense") -> None:
         """Opens the index; raises what `open_index` raises, and ConfigurationError if it does not serve the default method."""
         self._opener, self._cached_queries, self._default_method = opener, cached_queries, default_method
-        self._index = opener(None)
+        self._index = opener(loaded=None)
         if default_method != "dense" and self._index.lexical is None:
             raise ConfigurationError(
                 f"RETRIEVER_METHOD is {default_method}, but the index serves dense only. Build it with --bm25."
@@ -108,7 +112,7 @@ class Retriever:
         if self._reloading.locked():
             raise Overloaded("An index is being loaded already. Ask again when it is done.", retry_after_s=5)
         async with self._reloading:
-            new = await asyncio.to_thread(self._opener, self._index.encoder)
+            new = await asyncio.to_thread(self._opener, loaded=self._index.encoder)
             if new.manifest.fingerprint == self._index.manifest.fingerprint:
                 new.close()
                 return False

@@ -36,6 +36,7 @@ from retriever.index.manifest import (
     FileRecord,
     Kind,
     Manifest,
+    MilvusAddress,
     file_of,
     fingerprint_of,
     publish,
@@ -60,6 +61,8 @@ class BuildPlan:
     lexical: bool = False
     """Whether words are indexed too (BM25), for the methods bm25 and hybrid."""
     precision: Precision = "float32"
+    milvus: MilvusAddress | None = None
+    """Where the vectors of kind milvus go."""
     block_passages: int = 2_048
     """Passages encoded between two checkpoints."""
 
@@ -72,6 +75,8 @@ def build(plan: BuildPlan) -> Manifest:
         ConfigurationError: the folder cannot be used, or another build works in it.
     """
     started = time.monotonic()
+    if plan.kind == "milvus" and plan.milvus is None:
+        raise ConfigurationError("An index of kind milvus needs MILVUS_URI, or --milvus-uri: where its vectors go.")
     sources = _source_records(plan.sources)
     with _only_builder(plan.out):
         if (there := _already_published(plan, sources)) is not None:
@@ -91,7 +96,10 @@ def build(plan: BuildPlan) -> Manifest:
         _sync(*(data / name for name in _file_names(plan)))
         manifest = _describe(plan, sources, data, len(corpus), effort, time.monotonic() - started)
         corpus.close()
-        _publish(plan.out, staging, data, manifest)
+        if plan.kind == "milvus" and plan.milvus is not None:
+            _publish_to_milvus(plan.milvus, plan.out, staging, blocks, manifest)
+        else:
+            _publish(plan.out, staging, data, manifest)
     say(f"published {manifest.passages:,} passages in {plan.out}, fingerprint {manifest.fingerprint}")
     return manifest
 
@@ -131,6 +139,10 @@ def _already_published(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Mani
     )
     paths = [(plan.out / manifest.version / file.name, file.bytes) for file in manifest.files]
     whole = all(path.exists() and path.stat().st_size == size for path, size in paths)
+    if plan.milvus is not None and manifest.kind == "milvus":
+        from retriever.index import milvus  # takes seconds to import, and only this kind needs it
+
+        whole = whole and milvus.holds(plan.milvus, manifest.version)
     return manifest if same_input and same_rules and whole else None
 
 
@@ -212,8 +224,11 @@ def _describe(
     )
 
 
-def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> None:
-    """Moves the data into place, then the manifest. The version served before stays for processes that are opening it."""
+def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> list[str]:
+    """Moves the data into place, then the manifest; gives the versions it removed.
+
+    The version served before stays for processes that are opening it.
+    """
     try:
         previous = read_manifest(out).version
     except ConfigurationError:
@@ -224,9 +239,19 @@ def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> None:
     sync_folder(out)
     publish(out, manifest)
     shutil.rmtree(staging)
-    for folder in out.iterdir():
-        if folder.is_dir() and folder.name not in {manifest.version, previous}:
-            shutil.rmtree(folder)
+    stale = [folder for folder in out.iterdir() if folder.is_dir() and folder.name not in {manifest.version, previous}]
+    for folder in stale:
+        shutil.rmtree(folder)
+    return [folder.name for folder in stale]
+
+
+def _publish_to_milvus(address: MilvusAddress, out: Path, staging: Path, blocks: Blocks, manifest: Manifest) -> None:
+    """The collection first, so that a manifest never names one that is not filled."""
+    from retriever.index import milvus
+
+    milvus.fill(address, manifest.version, blocks, manifest.dimension)
+    for version in _publish(out, staging, staging / "data", manifest):
+        milvus.drop(address, version)
 
 
 def _sync(*paths: Path) -> None:

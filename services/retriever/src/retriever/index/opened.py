@@ -11,7 +11,7 @@ from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
 from retriever.index.lexical import LexicalSearch
-from retriever.index.manifest import Manifest, read_manifest, verify_files
+from retriever.index.manifest import Manifest, MilvusAddress, read_manifest, verify_files
 from retriever.index.progress import Progress
 from retriever.index.search import VectorSearch, open_search
 
@@ -40,11 +40,16 @@ class OpenIndex:
         self.search.search(vectors, 1)
 
     def close(self) -> None:
+        self.search.close()
         self.corpus.close()
 
 
 def open_index(
-    folder: Path, encoder_name: str | None = None, precision: Precision = "float32", loaded: Encoder | None = None
+    folder: Path,
+    encoder_name: str | None = None,
+    precision: Precision = "float32",
+    milvus: MilvusAddress | None = None,
+    loaded: Encoder | None = None,
 ) -> OpenIndex:
     """The index of `folder`, checked, not yet warm.
 
@@ -60,7 +65,7 @@ def open_index(
         verify_files(folder, manifest)
     data = folder / manifest.version
     with Progress("loading vectors"):
-        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort)
+        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort, milvus)
         lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
     if loaded is not None and loaded.identity.same_vectors_as(manifest.encoder):
