@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from serving import Connection, Server, baseline, distinct_questions, ours, percentile, write_report
+from serving import Connection, Server, baseline, distinct_questions, markdown, ours, percentile, write_report
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,7 @@ def measure(server: Server, questions: list[str], seconds: float) -> list[Run]:
     return runs
 
 
-def table(runs: list[Run]) -> str:
-    head = (
-        "| server | clients | queries | answered | failed | per s | p50 ms | p99 ms | server CPU | generator CPU |\n"
-        + "|---" * 10
-        + "|\n"
-    )
-    return head + "".join("| " + " | ".join(str(value) for value in asdict(run).values()) + " |\n" for run in runs)
+HEADINGS = "server | clients | queries | answered | failed | per s | p50 ms | p99 ms | server CPU | generator CPU"
 
 
 def main() -> None:
@@ -99,7 +93,7 @@ def main() -> None:
     with ours(chosen.index, port) as server:
         mine = measure(server, questions, chosen.seconds)
     if chosen.only_ours:
-        print(table(mine))
+        print(markdown(HEADINGS, mine))
         return
     with baseline(chosen.index, port) as server:
         theirs = measure(server, questions, chosen.seconds)
@@ -111,9 +105,8 @@ def main() -> None:
     }
     lines = "\n" + "".join(f"- {name}: {value:.2f}\n" for name, value in ratios.items())
     results = {"runs": [asdict(run) for run in mine + theirs], "ratios": ratios}
-    write_report(
-        "retriever_throughput", "Retriever: throughput against a threaded per-request server", table(mine + theirs) + lines, results
-    )
+    title = "Retriever: throughput against a threaded per-request server"
+    write_report("retriever_throughput", title, markdown(HEADINGS, mine + theirs) + lines, results)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,6 +110,13 @@ def machine() -> str:
     vector = ", ".join(flag for flag in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if flag in flags)
     memory = psutil.virtual_memory().total / 2**30
     return f"{os.cpu_count()} cores {model} ({vector}), {memory:.0f} GiB, Python {platform.python_version()}"
+
+
+def markdown(headings: str, rows: Sequence[object]) -> str:
+    """A table of dataclasses, a field a column; `headings` are divided by bars."""
+    names = [name.strip() for name in headings.split("|")]
+    lines = [names, ["---"] * len(names), *(list(map(str, asdict(row).values())) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def commit() -> str:

@@ -10,7 +10,7 @@ import pytest
 from parallelsearch.errors import DeadlineExceeded, Overloaded
 from parallelsearch.rollout.types import Passage
 from retriever.batcher import Batcher, BatchLimits, CallerGone
-from retriever.searcher import BatchResult, BatchTimings
+from retriever.searcher import Ask, BatchResult, BatchTimings
 
 
 class Work:
@@ -22,7 +22,8 @@ class Work:
         self.gate.set()
         self.takes_s = 0.0
 
-    def __call__(self, queries, top_k):
+    def __call__(self, asks, top_k):
+        queries = [ask.text for ask in asks]
         self.batches.append(list(queries))
         self.threads.add(threading.get_ident())
         self.gate.wait(5)
@@ -31,6 +32,10 @@ class Work:
             raise RuntimeError("poisoned")
         rows = [tuple(Passage(f"{query}-{rank}", "", "") for rank in range(top_k)) for query in queries]
         return BatchResult(rows, BatchTimings())
+
+
+def submit(batcher, queries, top_k, **more):
+    return batcher.submit([Ask(query) for query in queries], top_k, **more)
 
 
 @asynccontextmanager
@@ -47,7 +52,7 @@ async def running(work, **limits):
 async def held_up(batcher, work):
     """One query runs and waits, so that what follows queues."""
     work.gate.clear()
-    first = asyncio.create_task(batcher.submit(["first"], 1))
+    first = asyncio.create_task(submit(batcher, ["first"], 1))
     while not work.batches or work.batches[-1] != ["first"]:
         await asyncio.sleep(0.001)
     return first
@@ -57,7 +62,7 @@ async def test_what_arrives_while_a_batch_runs_is_one_batch_of_distinct_queries(
     work = Work()
     async with running(work) as batcher:
         first = await held_up(batcher, work)
-        others = [asyncio.create_task(batcher.submit([f"q{n % 3}"], 1)) for n in range(9)]
+        others = [asyncio.create_task(submit(batcher, [f"q{n % 3}"], 1)) for n in range(9)]
         await asyncio.sleep(0.01)
         work.gate.set()
         answers = await asyncio.gather(first, *others)
@@ -70,7 +75,7 @@ async def test_a_query_that_runs_already_is_not_run_again_unless_more_passages_a
     work = Work()
     async with running(work) as batcher:
         first = await held_up(batcher, work)
-        same, more = asyncio.create_task(batcher.submit(["first"], 1)), asyncio.create_task(batcher.submit(["first"], 2))
+        same, more = asyncio.create_task(submit(batcher, ["first"], 1)), asyncio.create_task(submit(batcher, ["first"], 2))
         await asyncio.sleep(0)
         work.gate.set()
         assert [len((await each).rows[0]) for each in (first, same, more)] == [1, 1, 2]
@@ -81,9 +86,9 @@ async def test_a_small_request_is_not_held_up_by_a_large_one_that_came_before():
     work = Work()
     async with running(work, max_batch=8) as batcher:
         await held_up(batcher, work)
-        large = asyncio.create_task(batcher.submit([f"large{n}" for n in range(100)], 1))
+        large = asyncio.create_task(submit(batcher, [f"large{n}" for n in range(100)], 1))
         await asyncio.sleep(0)
-        small = asyncio.create_task(batcher.submit(["small"], 1))
+        small = asyncio.create_task(submit(batcher, ["small"], 1))
         await asyncio.sleep(0)
         work.gate.set()
         await asyncio.gather(large, small)
@@ -94,12 +99,12 @@ async def test_a_request_the_queue_would_not_reach_in_time_is_refused_at_once():
     work = Work()
     async with running(work) as batcher:
         work.takes_s = 0.3
-        await batcher.submit(["measured"], 1)
+        await submit(batcher, ["measured"], 1)
         await held_up(batcher, work)
-        waiting = asyncio.create_task(batcher.submit(["a", "b"], 1))
+        waiting = asyncio.create_task(submit(batcher, ["a", "b"], 1))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
-            await batcher.submit(["c"], 1, deadline_s=0.4)
+            await submit(batcher, ["c"], 1, deadline_s=0.4)
         work.gate.set()
         await waiting
 
@@ -112,7 +117,7 @@ async def test_queries_of_a_caller_that_hung_up_are_not_searched():
     async with running(work) as batcher:
         await held_up(batcher, work)
         with pytest.raises(CallerGone):
-            await batcher.submit(["nobody listens"], 1, gone=gone)
+            await submit(batcher, ["nobody listens"], 1, gone=gone)
     assert work.batches == [["first"]]
 
 
@@ -120,7 +125,7 @@ async def test_each_request_gets_its_own_top_k_from_a_shared_query():
     work = Work()
     async with running(work) as batcher:
         await held_up(batcher, work)
-        one, five = asyncio.create_task(batcher.submit(["q"], 1)), asyncio.create_task(batcher.submit(["q"], 5))
+        one, five = asyncio.create_task(submit(batcher, ["q"], 1)), asyncio.create_task(submit(batcher, ["q"], 5))
         await asyncio.sleep(0.01)
         work.gate.set()
         assert [len((await each).rows[0]) for each in (one, five)] == [1, 5]
@@ -129,7 +134,7 @@ async def test_each_request_gets_its_own_top_k_from_a_shared_query():
 async def test_a_request_larger_than_a_batch_is_answered_in_order():
     work = Work()
     async with running(work, max_batch=4) as batcher:
-        answer = await batcher.submit([f"q{n}" for n in range(10)], 1)
+        answer = await submit(batcher, [f"q{n}" for n in range(10)], 1)
     assert [len(batch) for batch in work.batches] == [4, 4, 2]
     assert [row[0].id for row in answer.rows] == [f"q{n}-0" for n in range(10)]
 
@@ -138,12 +143,12 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
     work = Work()
     async with running(work, max_queued=4) as batcher:
         await held_up(batcher, work)
-        waiting = asyncio.create_task(batcher.submit(list("abc"), 1))
+        waiting = asyncio.create_task(submit(batcher, list("abc"), 1))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded) as raised:
-            await batcher.submit(list("de"), 1)
+            await submit(batcher, list("de"), 1)
         assert raised.value.retry_after_s is not None
-        joined = asyncio.create_task(batcher.submit(list("ab"), 1))
+        joined = asyncio.create_task(submit(batcher, list("ab"), 1))
         await asyncio.sleep(0)
         work.gate.set()
         assert len((await waiting).rows) == 3
@@ -153,7 +158,7 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
 async def test_an_idle_queue_takes_a_request_larger_than_itself():
     work = Work()
     async with running(work, max_queued=4) as batcher:
-        answer = await batcher.submit([str(n) for n in range(50)], 1)
+        answer = await submit(batcher, [str(n) for n in range(50)], 1)
     assert len(answer.rows) == 50
 
 
@@ -162,7 +167,7 @@ async def test_a_request_that_waits_too_long_is_told_and_its_queries_are_not_sea
     async with running(work, deadline_s=0.1) as batcher:
         first = await held_up(batcher, work)
         with pytest.raises(DeadlineExceeded):
-            await batcher.submit(["late"], 1)
+            await submit(batcher, ["late"], 1)
         with pytest.raises(DeadlineExceeded):
             await first
     assert work.batches == [["first"]]
@@ -172,7 +177,7 @@ async def test_a_caller_that_hangs_up_takes_nothing_from_the_others():
     work = Work()
     async with running(work) as batcher:
         await held_up(batcher, work)
-        gone, stays = asyncio.create_task(batcher.submit(["a", "b"], 1)), asyncio.create_task(batcher.submit(["b"], 1))
+        gone, stays = asyncio.create_task(submit(batcher, ["a", "b"], 1)), asyncio.create_task(submit(batcher, ["b"], 1))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
@@ -185,13 +190,13 @@ async def test_a_batch_that_fails_fails_its_own_requests_only():
     work = Work()
     async with running(work) as batcher:
         with pytest.raises(RuntimeError, match="poisoned"):
-            await batcher.submit(["poison"], 1)
-        assert len((await batcher.submit(["fine"], 1)).rows) == 1
+            await submit(batcher, ["poison"], 1)
+        assert len((await submit(batcher, ["fine"], 1)).rows) == 1
 
 
 async def test_stopping_answers_what_waits():
     work = Work()
     async with running(work, max_batch=2) as batcher:
-        waiting = [asyncio.create_task(batcher.submit([f"q{n}"], 1)) for n in range(9)]
+        waiting = [asyncio.create_task(submit(batcher, [f"q{n}"], 1)) for n in range(9)]
         await asyncio.sleep(0)
     assert len(await asyncio.gather(*waiting)) == 9

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -46,6 +47,26 @@ def test_it_serves_until_sigterm_and_ends_well(served):
     assert client.post("/retrieve", json={"query": "Claude Monet"}).json()["result"][0][0]["title"] == "Claude Monet"
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) in {0, -signal.SIGTERM}
+
+
+def test_sigterm_under_load_answers_every_accepted_request(served):
+    process, client = served
+
+    def ask(number):
+        queries = [f"request {number} query {n} about a painter of the nineteenth century" for n in range(60)]
+        with httpx2.Client(base_url=client.base_url, timeout=60) as own:
+            return own.post("/retrieve", json={"queries": queries, "topk": 1})
+
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(ask, number) for number in range(8)]
+        while "parallelsearch_retriever_queue_depth 0.0" in client.get("/metrics").text:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        answers = [each.result() for each in asked]
+    assert [answer.status_code for answer in answers] == [200] * 8
+    assert [len(answer.json()["result"]) for answer in answers] == [60] * 8
+    process.wait(20)
 
 
 def test_a_missing_index_is_one_sentence_and_no_trace(tmp_path):

@@ -39,7 +39,7 @@ def test_what_is_served_is_described(client, rows):
     index = IndexModel.model_validate(client.get("/v1/index").json())
     assert (index.encoder, index.dimension, index.metric, index.kind) == ("minilm", 384, "inner_product", "flat")
     assert index.passages == len(rows)
-    assert index.model_dump() == retrieve(client, queries=[MONET]).json()["index"]
+    assert index.model_dump(mode="json") == retrieve(client, queries=[MONET]).json()["index"]
 
 
 def test_it_is_ready_only_with_an_index_and_says_how_many_passages(client, rows):

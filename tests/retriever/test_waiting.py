@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retriever.searcher import Ask
 from retriever.waiting import SHARE, Entry, FairQueue
 
 
@@ -10,12 +11,12 @@ def queue_of(*sizes):
     queue = FairQueue()
     for request, size in enumerate(sizes):
         for position in range(size):
-            queue.add(Entry(f"{request}.{position}", 1, 0.0), position)
+            queue.add(Entry(Ask(f"{request}.{position}"), 1, 0.0), position)
     return queue
 
 
 def names(entries):
-    return [entry.query for entry in entries]
+    return [entry.query.text for entry in entries]
 
 
 def test_requests_of_one_size_run_in_the_order_of_arrival():
@@ -28,7 +29,7 @@ def test_a_large_request_gives_way_after_its_share():
 
 def test_a_dropped_entry_is_not_taken_and_does_not_count():
     queue = queue_of(3)
-    queue.drop(queue.find("0.1"))
+    queue.drop(queue.find(Ask("0.1")))
     assert len(queue) == 2
     assert names(queue.take(3)) == ["0.0", "0.2"]
 

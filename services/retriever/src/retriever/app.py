@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -23,7 +24,8 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         ConfigurationError, IndexMismatch: see `open_index`.
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
-    return Retriever(open_index(settings.index, settings.encoder, settings.precision), limits, settings.cached_queries)
+    opener = partial(open_index, settings.index, settings.encoder, settings.precision, settings.milvus)
+    return Retriever(opener, limits, settings.cached_queries, settings.method)
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
@@ -31,7 +33,7 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         await retriever.start()
         try:
-            yield State(retriever=retriever, default_top_k=settings.default_top_k)
+            yield State(retriever=retriever, default_top_k=settings.default_top_k, admin_token=settings.admin_token)
         finally:
             await retriever.stop()
 

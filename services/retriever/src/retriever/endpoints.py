@@ -8,12 +8,14 @@ from typing import Annotated, TypedDict, cast
 import orjson
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
+from pydantic import SecretStr
 
 from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import IndexModel, RetrieveRequest, RetrieveResponse
+from parallelsearch.schemas.retrieval import IndexModel, Method, ReloadResponse, RetrieveRequest, RetrieveResponse
 from parallelsearch.schemas.wire_retrieve import WireRetrieveRequest, WireRetrieveResponse
 from retriever.batcher import Timings
 from retriever.service import Retrieved, Retriever
+from servicekit.auth import require_admin
 from servicekit.bodies import body_schema, read_body
 
 router = APIRouter(tags=["retrieval"])
@@ -24,6 +26,7 @@ class State(TypedDict):
 
     retriever: Retriever
     default_top_k: int
+    admin_token: SecretStr | None
 
 
 def state_of(request: Request) -> State:
@@ -38,7 +41,7 @@ DeadlineMs = Annotated[int | None, Header(alias="X-Deadline-Ms", ge=1, descripti
 async def retrieve(request: Request, state: CurrentState, deadline_ms: DeadlineMs = None) -> Response:
     """The passages nearest to each query, best first."""
     body = await read_body(request, RetrieveRequest)
-    found = await _retrieve(request, state, body.queries, body.top_k, deadline_ms)
+    found = await _retrieve(request, state, body.queries, body.top_k, body.method, deadline_ms)
     results = [[_passage(each) for each in row] for row in found.rows]
     return _json({"results": results, "index": found.index.model_dump()}, found.timings)
 
@@ -47,7 +50,7 @@ async def retrieve(request: Request, state: CurrentState, deadline_ms: DeadlineM
 async def retrieve_for_trainers(request: Request, state: CurrentState, deadline_ms: DeadlineMs = None) -> Response:
     """The same search in the shapes that existing RL trainers read."""
     body = await read_body(request, WireRetrieveRequest)
-    found = await _retrieve(request, state, body.texts, body.topk or state["default_top_k"], deadline_ms)
+    found = await _retrieve(request, state, body.texts, body.topk or state["default_top_k"], None, deadline_ms)
     shape = _scored_document if body.return_scores else _document
     rows = [[shape(each) for each in row] for row in found.rows]
     return _json({"result": rows, "results": rows}, found.timings)
@@ -57,6 +60,14 @@ async def retrieve_for_trainers(request: Request, state: CurrentState, deadline_
 async def index(state: CurrentState) -> IndexModel:
     """What is served: encoder, kind, passages, fingerprint."""
     return state["retriever"].described
+
+
+@router.post("/v1/index/reload")
+async def reload(request: Request, state: CurrentState) -> ReloadResponse:
+    """Serves the index that is published now, without a failed request in between. Needs the admin token."""
+    require_admin(request, state["admin_token"])
+    reloaded = await state["retriever"].reload()
+    return ReloadResponse(reloaded=reloaded, index=state["retriever"].described)
 
 
 def _passage(passage: Passage) -> dict[str, object]:
@@ -72,9 +83,11 @@ def _scored_document(passage: Passage) -> dict[str, object]:
     return {"document": _document(passage), "score": passage.score}
 
 
-async def _retrieve(request: Request, state: State, queries: Sequence[str], top_k: int, deadline_ms: int | None) -> Retrieved:
+async def _retrieve(
+    request: Request, state: State, queries: Sequence[str], top_k: int, method: Method | None, deadline_ms: int | None
+) -> Retrieved:
     deadline_s = None if deadline_ms is None else deadline_ms / 1000
-    return await state["retriever"].retrieve(queries, top_k, deadline_s=deadline_s, gone=request.is_disconnected)
+    return await state["retriever"].retrieve(queries, top_k, method, deadline_s=deadline_s, gone=request.is_disconnected)
 
 
 def _json(body: dict[str, object], timings: Timings) -> Response:

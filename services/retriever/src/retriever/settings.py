@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from parallelsearch.schemas.retrieval import Method
 from retriever.encoders.identity import Precision
+from retriever.index.manifest import MilvusAddress
 from servicekit.settings import ServiceSettings
 
 
@@ -18,6 +20,9 @@ class RetrieverSettings(ServiceSettings):
     index: Path = Field(description="The folder of the index: what `parallelsearch index build --out` was given.")
     encoder: str | None = Field(default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id.")
     precision: Precision = Field(default="auto", description="Of the encoder's matrix products; auto: bfloat16 where it is native.")
+    milvus_uri: str = Field(default="", validation_alias="MILVUS_URI", description="Where the vectors of a milvus index are.")
+    milvus_token: SecretStr = Field(default=SecretStr(""), validation_alias="MILVUS_TOKEN")
+    method: Method = Field(default="dense", description="How a query is searched that does not say: dense, bm25 or hybrid.")
     default_top_k: int = Field(default=3, ge=1, description="Passages per query on /retrieve where the client names no number.")
     max_body_bytes: int = Field(default=64_000_000, gt=0)
     max_batch: int = Field(default=64, ge=1, description="Distinct queries encoded and searched at once.")
@@ -25,3 +30,7 @@ class RetrieverSettings(ServiceSettings):
     window_ms: float = Field(default=4.0, ge=0, description="How long a batch may be held back under load; never when idle.")
     deadline_s: float = Field(default=110.0, gt=0, description="Seconds after which a waiting request is answered 504.")
     cached_queries: int = Field(default=20_000, ge=0, description="Query vectors kept, by text; 1.5 kB each at 384 dimensions.")
+
+    @property
+    def milvus(self) -> MilvusAddress | None:
+        return MilvusAddress(self.milvus_uri, self.milvus_token.get_secret_value()) if self.milvus_uri else None

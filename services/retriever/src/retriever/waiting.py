@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from parallelsearch.rollout.types import Passage
-from retriever.searcher import BatchTimings
+from retriever.searcher import Ask, BatchTimings
 
 SHARE = 8
 
@@ -29,13 +29,14 @@ class Ticket:
 class Entry:
     """One distinct query and the requests that wait for it."""
 
-    query: str
+    query: Ask
     top_k: int
     since: float
     tickets: list[Ticket] = field(default_factory=list)
     started: float = 0.0
     passages: tuple[Passage, ...] = ()
     timings: BatchTimings = field(default_factory=BatchTimings)
+    fingerprint: str = ""
 
     def settle(self, error: Exception | None = None) -> None:
         """Counts down every request that waits; the last query of a request, or an error, ends its wait."""
@@ -54,14 +55,14 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Entry]] = []
-        self._waiting: dict[str, Entry] = {}
+        self._waiting: dict[Ask, Entry] = {}
         self._round = 0
         self._arrivals = count()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def find(self, query: str) -> Entry | None:
+    def find(self, query: Ask) -> Entry | None:
         return self._waiting.get(query)
 
     def add(self, entry: Entry, position: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt
 
@@ -13,6 +13,10 @@ MAX_QUERY_CHARACTERS = 8_192
 MAX_TOP_K = 100
 
 Query = Annotated[CleanText, Field(max_length=MAX_QUERY_CHARACTERS)]
+
+
+Method = Literal["dense", "bm25", "hybrid"]
+METHODS: tuple[Method, ...] = ("dense", "bm25", "hybrid")
 
 
 class PassageModel(WireModel):
@@ -28,6 +32,7 @@ class PassageModel(WireModel):
 class RetrieveRequest(WireModel):
     queries: list[Query] = Field(max_length=MAX_QUERIES, description="One row comes back for each, in this order.")
     top_k: StrictInt = Field(default=3, ge=1, le=MAX_TOP_K)
+    method: Method | None = Field(default=None, description="Vectors, words, or both fused by rank; null: the server's default.")
 
 
 class IndexModel(WireModel):
@@ -41,6 +46,14 @@ class IndexModel(WireModel):
     passages: int
     shards: int = 1
     built_at: str = ""
+    methods: tuple[Method, ...] = ("dense",)
+
+
+class ReloadResponse(WireModel):
+    """`reloaded` is false where the index that is served was the published one already."""
+
+    reloaded: bool
+    index: IndexModel
 
 
 class RetrieveResponse(WireModel):

@@ -23,11 +23,12 @@ from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearc
 from retriever.corpus.reading import read_corpus
 from retriever.corpus.repeats import hash_of, refuse_repeated_ids
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusStore, CorpusWriter
-from retriever.encoders.identity import Encoder, Vectors
+from retriever.encoders.identity import Encoder, Precision, Vectors
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.blocks import Blocks, encode_blocks
 from retriever.index.kinds import assemble
+from retriever.index.lexical import LEXICAL_FILES, build_lexical
 from retriever.index.manifest import (
     BUILDING_FOLDER,
     FORMAT,
@@ -35,6 +36,7 @@ from retriever.index.manifest import (
     FileRecord,
     Kind,
     Manifest,
+    MilvusAddress,
     file_of,
     fingerprint_of,
     publish,
@@ -56,6 +58,11 @@ class BuildPlan:
     out: Path
     encoder: ResolvedEncoder
     kind: Kind = "flat"
+    lexical: bool = False
+    """Whether words are indexed too (BM25), for the methods bm25 and hybrid."""
+    precision: Precision = "float32"
+    milvus: MilvusAddress | None = None
+    """Where the vectors of kind milvus go."""
     block_passages: int = 2_048
     """Passages encoded between two checkpoints."""
 
@@ -68,6 +75,8 @@ def build(plan: BuildPlan) -> Manifest:
         ConfigurationError: the folder cannot be used, or another build works in it.
     """
     started = time.monotonic()
+    if plan.kind == "milvus" and plan.milvus is None:
+        raise ConfigurationError("An index of kind milvus needs MILVUS_URI, or --milvus-uri: where its vectors go.")
     sources = _source_records(plan.sources)
     with _only_builder(plan.out):
         if (there := _already_published(plan, sources)) is not None:
@@ -78,14 +87,19 @@ def build(plan: BuildPlan) -> Manifest:
         _ingest(plan.sources, staging, data)
         corpus = CorpusStore(data)
         with Progress(f"loading the encoder {plan.encoder.identity.name}"):
-            encoder = load(plan.encoder)
+            encoder = load(plan.encoder, plan.precision)
         blocks = Blocks(staging, len(corpus), plan.block_passages)
         encode_blocks(blocks, corpus, encoder)
         effort = assemble(plan.kind, blocks, data, encoder.identity.dimension, _queries(corpus, encoder))
-        _sync(data / file_of(plan.kind))
+        if plan.lexical:
+            build_lexical(corpus, data)
+        _sync(*(data / name for name in _file_names(plan)))
         manifest = _describe(plan, sources, data, len(corpus), effort, time.monotonic() - started)
         corpus.close()
-        _publish(plan.out, staging, data, manifest)
+        if plan.kind == "milvus" and plan.milvus is not None:
+            _publish_to_milvus(plan.milvus, plan.out, staging, blocks, manifest)
+        else:
+            _publish(plan.out, staging, data, manifest)
     say(f"published {manifest.passages:,} passages in {plan.out}, fingerprint {manifest.fingerprint}")
     return manifest
 
@@ -119,9 +133,16 @@ def _already_published(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Mani
     except ConfigurationError:
         return None
     same_input = [file.sha256 for file in manifest.sources] == [file.sha256 for file in sources]
-    same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and manifest.kind == plan.kind
+    same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and (manifest.kind, manifest.lexical) == (
+        plan.kind,
+        plan.lexical,
+    )
     paths = [(plan.out / manifest.version / file.name, file.bytes) for file in manifest.files]
     whole = all(path.exists() and path.stat().st_size == size for path, size in paths)
+    if plan.milvus is not None and manifest.kind == "milvus":
+        from retriever.index import milvus  # takes seconds to import, and only this kind needs it
+
+        whole = whole and milvus.holds(plan.milvus, manifest.version)
     return manifest if same_input and same_rules and whole else None
 
 
@@ -134,6 +155,7 @@ def _staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
             "sources": [file.sha256 for file in sources],
             "encoder": [encoder.digest, asdict(encoder.rules)],
             "block": plan.block_passages,
+            "precision": plan.precision,
         }
     )
     if begun.exists() and begun.read_bytes() == wanted:
@@ -173,12 +195,16 @@ def _queries(corpus: CorpusStore, encoder: Encoder) -> Vectors:
     return encoder.encode_queries([passage.title or " ".join(passage.text.split()[:12]) for passage in passages])
 
 
+def _file_names(plan: BuildPlan) -> tuple[str, ...]:
+    return (PASSAGES_FILE, OFFSETS_FILE, file_of(plan.kind), *(LEXICAL_FILES if plan.lexical else ()))
+
+
 def _describe(
     plan: BuildPlan, sources: tuple[FileRecord, ...], data: Path, passages: int, effort: Effort, seconds: float
 ) -> Manifest:
     encoder = plan.encoder.identity
     with Progress("hashing the index"):
-        files = tuple(record(data / name) for name in (PASSAGES_FILE, OFFSETS_FILE, file_of(plan.kind)))
+        files = tuple(record(data / name) for name in _file_names(plan))
     fingerprint = fingerprint_of(encoder, plan.kind, effort, files)
     return Manifest(
         format=FORMAT,
@@ -190,6 +216,7 @@ def _describe(
         dimension=encoder.dimension,
         passages=passages,
         effort=effort,
+        lexical=plan.lexical,
         files=files,
         sources=sources,
         built_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -197,8 +224,11 @@ def _describe(
     )
 
 
-def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> None:
-    """Moves the data into place, then the manifest. The version served before stays for processes that are opening it."""
+def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> list[str]:
+    """Moves the data into place, then the manifest; gives the versions it removed.
+
+    The version served before stays for processes that are opening it.
+    """
     try:
         previous = read_manifest(out).version
     except ConfigurationError:
@@ -209,9 +239,19 @@ def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> None:
     sync_folder(out)
     publish(out, manifest)
     shutil.rmtree(staging)
-    for folder in out.iterdir():
-        if folder.is_dir() and folder.name not in {manifest.version, previous}:
-            shutil.rmtree(folder)
+    stale = [folder for folder in out.iterdir() if folder.is_dir() and folder.name not in {manifest.version, previous}]
+    for folder in stale:
+        shutil.rmtree(folder)
+    return [folder.name for folder in stale]
+
+
+def _publish_to_milvus(address: MilvusAddress, out: Path, staging: Path, blocks: Blocks, manifest: Manifest) -> None:
+    """The collection first, so that a manifest never names one that is not filled."""
+    from retriever.index import milvus
+
+    milvus.fill(address, manifest.version, blocks, manifest.dimension)
+    for version in _publish(out, staging, staging / "data", manifest):
+        milvus.drop(address, version)
 
 
 def _sync(*paths: Path) -> None:

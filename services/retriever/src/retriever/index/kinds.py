@@ -3,6 +3,7 @@
 flat      every vector, searched exactly; a .npy file
 ivf_sq8   vectors in 8 bits, in cells of which a search visits a few; trained on rows spread evenly over the corpus
 hnsw      a graph over float32 vectors
+milvus    vectors in a Milvus collection, filled when the version is known (see `milvus`); here only their digest
 
 What an approximate kind visits per search (cells, or candidates of the graph) is chosen at the end of its build: the least
 that finds `TARGET_RECALL` of what an exact search finds.
@@ -10,6 +11,7 @@ that finds `TARGET_RECALL` of what an exact search finds.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 
 from retriever.encoders.identity import Vectors
 from retriever.index.blocks import Blocks
-from retriever.index.manifest import EXACT, FAISS_FILE, VECTORS_FILE, Effort, Kind
+from retriever.index.manifest import DIGEST_FILE, EXACT, FAISS_FILE, VECTORS_FILE, Effort, Kind
 from retriever.index.progress import Progress, say
 
 TARGET_RECALL = 0.98
@@ -36,6 +38,12 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
     """Writes the index file into `data` from the blocks; `queries` are the vectors that recall is measured with."""
     if kind == "flat":
         _write_vectors(blocks, data / VECTORS_FILE, dimension)
+        return EXACT
+    if kind == "milvus":
+        digest = hashlib.sha256()
+        for _, block in blocks:
+            digest.update(np.ascontiguousarray(block, dtype="<f4").data)
+        (data / DIGEST_FILE).write_text(digest.hexdigest() + "\n")
         return EXACT
     index = _trained(kind, blocks, dimension)
     with Progress(f"filling the {kind} index", blocks.rows) as progress:

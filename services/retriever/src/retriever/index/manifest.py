@@ -1,7 +1,7 @@
 """What an index says about itself, and where its files lie.
 
 DIR/manifest.json     published last, by a rename: what it names is served, anything else is not
-DIR/<version>/        passages.jsonl, offsets.u64, vectors.npy (and index.faiss), never changed after publication
+DIR/<version>/        passages.jsonl, offsets.u64 and the file of the kind; never changed after publication
 DIR/.building/        work in progress
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,10 +20,10 @@ from parallelsearch.errors import ConfigurationError, IndexMismatch
 from retriever.encoders.identity import EncoderIdentity
 
 MANIFEST_FILE, BUILDING_FOLDER = "manifest.json", ".building"
-VECTORS_FILE, FAISS_FILE = "vectors.npy", "index.faiss"
+VECTORS_FILE, FAISS_FILE, DIGEST_FILE = "vectors.npy", "index.faiss", "vectors.sha256"
 FORMAT = 1
 
-Kind = Literal["flat", "ivf_sq8", "hnsw"]
+Kind = Literal["flat", "ivf_sq8", "hnsw", "milvus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,16 @@ EXACT = Effort()
 
 
 def file_of(kind: Kind) -> str:
-    return VECTORS_FILE if kind == "flat" else FAISS_FILE
+    """What stands for the vectors in the folder of a version; Milvus keeps them elsewhere, so there it is their digest."""
+    return {"flat": VECTORS_FILE, "milvus": DIGEST_FILE}.get(kind, FAISS_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class MilvusAddress:
+    """`uri` is that of a server, or a file for the embedded edition."""
+
+    uri: str
+    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,7 @@ class Manifest:
     dimension: int
     passages: int
     effort: Effort
+    lexical: bool
     files: tuple[FileRecord, ...]
     sources: tuple[FileRecord, ...]
     built_at: str

@@ -10,7 +10,8 @@ from retriever.corpus.store import CorpusStore
 from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
-from retriever.index.manifest import Manifest, read_manifest, verify_files
+from retriever.index.lexical import LexicalSearch
+from retriever.index.manifest import Manifest, MilvusAddress, read_manifest, verify_files
 from retriever.index.progress import Progress
 from retriever.index.search import VectorSearch, open_search
 
@@ -19,17 +20,40 @@ from retriever.index.search import VectorSearch, open_search
 class OpenIndex:
     """Everything that answers a query; whoever holds it owns it."""
 
+    folder: Path
     manifest: Manifest
     corpus: CorpusStore
     search: VectorSearch
     encoder: Encoder
+    lexical: LexicalSearch | None = None
+
+    def warm(self) -> None:
+        """One query through encoder and search, so that the first caller does not pay. On the owner's thread.
+
+        Raises:
+            IndexMismatch: the encoder gives vectors of another dimension than its identity says.
+        """
+        vectors = self.encoder.encode_queries(["warm-up"])
+        if vectors.shape[1] != self.search.dimension:
+            given = f"The encoder {self.encoder.identity.name} gives {vectors.shape[1]} dimensions"
+            raise IndexMismatch(f"{given}, the vectors in {self.folder} have {self.search.dimension}. {_again(self.folder)}")
+        self.search.search(vectors, 1)
 
     def close(self) -> None:
+        self.search.close()
         self.corpus.close()
 
 
-def open_index(folder: Path, encoder_name: str | None = None, precision: Precision = "float32") -> OpenIndex:
-    """The index of `folder`, checked; `encoder_name` says where its encoder lies now, if not where it lay at the build.
+def open_index(
+    folder: Path,
+    encoder_name: str | None = None,
+    precision: Precision = "float32",
+    milvus: MilvusAddress | None = None,
+    loaded: Encoder | None = None,
+) -> OpenIndex:
+    """The index of `folder`, checked, not yet warm.
+
+    `encoder_name` says where its encoder lies now, if not where it lay at the build; `loaded` is used again if it is that one.
 
     Raises:
         ConfigurationError: there is no index, or its encoder cannot be found.
@@ -41,12 +65,14 @@ def open_index(folder: Path, encoder_name: str | None = None, precision: Precisi
         verify_files(folder, manifest)
     data = folder / manifest.version
     with Progress("loading vectors"):
-        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort)
+        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort, milvus)
+        lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
+    if loaded is not None and loaded.identity.same_vectors_as(manifest.encoder):
+        return OpenIndex(folder, manifest, corpus, search, loaded, lexical)
     with Progress(f"loading the encoder {manifest.encoder.name}"):
         encoder = load(resolved, precision)
-        _warm(folder, encoder, search)
-    return OpenIndex(manifest, corpus, search, encoder)
+    return OpenIndex(folder, manifest, corpus, search, encoder, lexical)
 
 
 def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> ResolvedEncoder:
@@ -71,15 +97,6 @@ def _same_shape(folder: Path, manifest: Manifest, corpus: CorpusStore, search: V
         raise IndexMismatch(
             f"{folder}: vectors have {search.dimension} dimensions, the manifest says {manifest.dimension}. {_again(folder)}"
         )
-
-
-def _warm(folder: Path, encoder: Encoder, search: VectorSearch) -> None:
-    """One query through both, so that the first caller does not pay and a wrong dimension shows now."""
-    vectors = encoder.encode_queries(["warm-up"])
-    if vectors.shape[1] != search.dimension:
-        given = f"The encoder {encoder.identity.name} gives {vectors.shape[1]} dimensions"
-        raise IndexMismatch(f"{given}, the vectors in {folder} have {search.dimension}. {_again(folder)}")
-    search.search(vectors, 1)
 
 
 def _again(folder: Path) -> str:

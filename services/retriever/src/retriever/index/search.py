@@ -9,9 +9,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelsearch.errors import ConfigurationError
 from retriever.encoders.identity import Vectors
 from retriever.index.kinds import set_effort
-from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind
+from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind, MilvusAddress
 
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
@@ -31,8 +32,17 @@ class VectorSearch(Protocol):
         """Scores and rows, both of shape (queries, top_k), best first; a row of −1 means that there is no further one."""
         ...
 
+    def close(self) -> None: ...
 
-def open_search(data: Path, kind: Kind, effort: Effort) -> VectorSearch:
+
+def open_search(data: Path, kind: Kind, effort: Effort, milvus: MilvusAddress | None = None) -> VectorSearch:
+    """Raises ConfigurationError where the vectors are in Milvus and nobody said where that is."""
+    if kind == "milvus":
+        if milvus is None:
+            raise ConfigurationError("The vectors of this index are in Milvus: set MILVUS_URI to where it runs.")
+        from retriever.index.milvus import MilvusSearch
+
+        return MilvusSearch(milvus, data.name)
     if kind == "flat":
         return FlatSearch(data / VECTORS_FILE)
     return ApproximateSearch(data / FAISS_FILE, effort)
@@ -51,6 +61,9 @@ class FlatSearch:
     def search(self, queries: Vectors, top_k: int) -> Found:
         return cast(Found, self._index.search(queries, top_k))
 
+    def close(self) -> None:
+        """Memory goes with the last reference."""
+
 
 class ApproximateSearch:
     """Search over an index that FAISS wrote, with the effort its build chose."""
@@ -62,3 +75,6 @@ class ApproximateSearch:
 
     def search(self, queries: Vectors, top_k: int) -> Found:
         return cast(Found, self._index.search(queries, top_k))
+
+    def close(self) -> None:
+        """Memory goes with the last reference."""

@@ -1,0 +1,62 @@
+"""The lexical part of an index: BM25 over titles and texts, and the fusion of two rankings into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever.corpus.store import CorpusStore
+from retriever.index.progress import Progress
+from retriever.index.search import Found
+
+LEXICAL_FILES = tuple(f"bm25.{part}" for part in ("data.npy", "indices.npy", "indptr.npy", "vocabulary.json", "parameters.json"))
+_NAMES = dict(zip(("data_name", "indices_name", "indptr_name", "vocab_name", "params_name"), LEXICAL_FILES, strict=True))
+
+RRF_CONSTANT = 60
+FUSED_DEPTH = 100
+
+
+def build_lexical(corpus: CorpusStore, data: Path) -> None:
+    """Writes `LEXICAL_FILES` into `data`. Holds the corpus's token ids in memory, about 4 bytes a word."""
+    with Progress("indexing words (BM25)"):
+        tokens = bm25s.tokenize([f"{passage.title} {passage.text}" for passage in corpus], stopwords="en", show_progress=False)
+        index = bm25s.BM25()
+        index.index(tokens, show_progress=False)
+        index.save(data, show_progress=False, **_NAMES)
+
+
+class LexicalSearch:
+    """BM25 search, memory-mapped. A passage that shares no word with the query is not found."""
+
+    def __init__(self, data: Path, rows: int) -> None:
+        self._index = bm25s.BM25.load(data, mmap=True, show_progress=False, **_NAMES)
+        self.rows = rows
+
+    def search(self, queries: Sequence[str], top_k: int) -> Found:
+        """Scores and rows of shape (queries, top_k), best first; −1 where there is no further passage."""
+        words = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+        rows, scores = self._index.retrieve(words, k=min(top_k, self.rows), show_progress=False)
+        return scores, np.where(scores > 0, rows, -1).astype(np.int64)
+
+
+def fuse(rankings: Sequence[NDArray[np.int64]], top_k: int) -> Found:
+    """Reciprocal rank fusion: a row scores Σ 1 / (60 + rank) over the rankings it stands in (Cormack, Clarke and Büttcher, 2009).
+
+    Rankings are of shape (queries, depth) with −1 for none; the result is of shape (queries, top_k). Ties go to the smaller row.
+    """
+    scores = np.zeros((len(rankings[0]), top_k), dtype=np.float32)
+    rows = np.full((len(rankings[0]), top_k), -1, dtype=np.int64)
+    for query in range(len(rankings[0])):
+        fused: dict[int, float] = {}
+        for ranking in rankings:
+            for rank, row in enumerate(ranking[query].tolist(), start=1):
+                if row >= 0:
+                    fused[row] = fused.get(row, 0.0) + 1 / (RRF_CONSTANT + rank)
+        best = sorted(fused.items(), key=lambda item: (-item[1], item[0]))[:top_k]
+        rows[query, : len(best)] = [row for row, _ in best]
+        scores[query, : len(best)] = [score for _, score in best]
+    return scores, rows

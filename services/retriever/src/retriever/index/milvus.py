@@ -1,0 +1,120 @@
+"""Vectors kept in Milvus, for a corpus that outgrows one machine's memory. Only this file knows pymilvus.
+
+The corpus, the manifest and the encoder stay with the retriever; a collection named after the version of the index holds one
+vector per row. It is filled before the manifest is published and never changed after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from pymilvus import DataType, MilvusClient
+from pymilvus.exceptions import MilvusException
+
+from parallelsearch.errors import IndexMismatch, UpstreamUnavailable
+from retriever.encoders.identity import Vectors
+from retriever.index.blocks import Blocks
+from retriever.index.manifest import MilvusAddress
+from retriever.index.progress import Progress
+from retriever.index.search import Found
+
+TIMEOUT_S = 30.0
+_ROWS_PER_INSERT = 1_024
+
+
+def collection_of(version: str) -> str:
+    return f"parallelsearch_{version}"
+
+
+def fill(address: MilvusAddress, version: str, blocks: Blocks, dimension: int) -> None:
+    """Writes every vector into the collection of `version`; one that a killed build left is written afresh.
+
+    Raises:
+        UpstreamUnavailable: Milvus cannot be reached or refuses.
+    """
+    name = collection_of(version)
+    with _client(address) as client, Progress(f"filling the Milvus collection {name}", blocks.rows) as progress:
+        if client.has_collection(name):
+            client.drop_collection(name)
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("row", DataType.INT64, is_primary=True)
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
+        index = client.prepare_index_params()
+        index.add_index("vector", index_type="FLAT", metric_type="IP")
+        client.create_collection(name, schema=schema, index_params=index, timeout=TIMEOUT_S)
+        for first, block in blocks:
+            for start in range(0, len(block), _ROWS_PER_INSERT):
+                part = block[start : start + _ROWS_PER_INSERT]
+                rows = [{"row": first + start + place, "vector": vector} for place, vector in enumerate(part)]
+                client.insert(name, rows, timeout=TIMEOUT_S)
+                progress.advance(len(part))
+        client.flush(name)
+
+
+def holds(address: MilvusAddress, version: str) -> bool:
+    with _client(address) as client:
+        return bool(client.has_collection(collection_of(version)))
+
+
+def drop(address: MilvusAddress, version: str) -> None:
+    with _client(address) as client:
+        if client.has_collection(collection_of(version)):
+            client.drop_collection(collection_of(version))
+
+
+class MilvusSearch:
+    """Search over the collection of one version, by its one owner."""
+
+    def __init__(self, address: MilvusAddress, version: str) -> None:
+        """Opens and loads the collection.
+
+        Raises:
+            IndexMismatch: Milvus has no such collection.
+            UpstreamUnavailable: Milvus cannot be reached.
+        """
+        self._name = collection_of(version)
+        with _translated(address):
+            self._client = MilvusClient(address.uri, token=address.token, timeout=TIMEOUT_S)
+            if not self._client.has_collection(self._name):
+                again = "Build the index again with this MILVUS_URI: parallelsearch index build CORPUS --kind milvus"
+                raise IndexMismatch(f"Milvus at {address.uri} has no collection {self._name}, which the manifest names. {again}")
+            self._client.load_collection(self._name)
+            self.rows = int(self._client.get_collection_stats(self._name)["row_count"])
+            fields = self._client.describe_collection(self._name)["fields"]
+        self.dimension = next(int(each["params"]["dim"]) for each in fields if each["name"] == "vector")
+        self._address = address
+
+    def search(self, queries: Vectors, top_k: int) -> Found:
+        scores = np.zeros((len(queries), top_k), dtype=np.float32)
+        rows = np.full((len(queries), top_k), -1, dtype=np.int64)
+        with _translated(self._address):
+            answers = self._client.search(self._name, data=list(queries), limit=top_k, output_fields=["row"], timeout=TIMEOUT_S)
+        for query, hits in enumerate(answers):
+            rows[query, : len(hits)] = [hit["row"] for hit in hits]
+            scores[query, : len(hits)] = [hit["distance"] for hit in hits]
+        return scores, rows
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@contextmanager
+def _client(address: MilvusAddress) -> Iterator[MilvusClient]:
+    with _translated(address):
+        client = MilvusClient(address.uri, token=address.token, timeout=TIMEOUT_S)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+@contextmanager
+def _translated(address: MilvusAddress) -> Iterator[None]:
+    try:
+        yield
+    except MilvusException as error:
+        raise UpstreamUnavailable(
+            f"Milvus at {address.uri} does not answer as it should ({error.message}).", retry_after_s=5
+        ) from error

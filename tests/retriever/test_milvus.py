@@ -1,0 +1,57 @@
+"""Vectors in Milvus (its embedded edition) behind the same service, with the same checks at start."""
+
+import json
+from importlib.util import find_spec
+
+import pytest
+from fastapi.testclient import TestClient
+
+from parallelsearch.errors import ConfigurationError, IndexMismatch
+from retriever.app import create_app, open_retriever
+from retriever.index.build import BuildPlan, build
+from retriever.index.manifest import MilvusAddress, read_manifest
+from retriever.settings import RetrieverSettings
+
+pytestmark = pytest.mark.skipif(find_spec("milvus_lite") is None, reason="SKIPPED, NOT PASSED: milvus-lite is not installed")
+
+QUERIES = ["When was Claude Monet born?", "a city with canals", ""]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    return MilvusAddress(str(tmp_path_factory.mktemp("milvus") / "vectors.db"))
+
+
+@pytest.fixture(scope="module")
+def milvus_folder(tmp_path_factory, address, rows, minilm):
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = BuildPlan((folder / "corpus.jsonl",), folder / "index", minilm, "milvus", milvus=address)
+    build(plan)
+    return folder / "index"
+
+
+def test_milvus_finds_what_the_flat_index_finds(milvus_folder, address, client, monkeypatch):
+    monkeypatch.setenv("MILVUS_URI", address.uri)
+    settings = RetrieverSettings(index=milvus_folder)
+    body = {"queries": QUERIES, "top_k": 5}
+    with TestClient(create_app(settings, open_retriever(settings))) as other:
+        assert other.get("/v1/index").json()["kind"] == "milvus"
+        found, expected = (each.post("/v1/retrieve", json=body).json()["results"] for each in (other, client))
+        everything = other.post("/v1/retrieve", json={"queries": ["x"], "top_k": 100}).json()["results"][0]
+    assert [[passage["id"] for passage in row] for row in found] == [[passage["id"] for passage in row] for row in expected]
+    assert found[0][0]["score"] == pytest.approx(expected[0][0]["score"], abs=1e-3)
+    assert len({passage["id"] for passage in everything}) == len(everything) == read_manifest(milvus_folder).passages
+
+
+def test_without_an_address_it_says_what_to_set(milvus_folder, minilm, tmp_path):
+    with pytest.raises(ConfigurationError, match="set MILVUS_URI"):
+        open_retriever(RetrieverSettings(index=milvus_folder))
+    with pytest.raises(ConfigurationError, match="needs MILVUS_URI"):
+        build(BuildPlan((), tmp_path / "index", minilm, "milvus"))
+
+
+def test_a_milvus_that_lacks_the_collection_is_told(milvus_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MILVUS_URI", str(tmp_path / "other.db"))
+    with pytest.raises(IndexMismatch, match="has no collection parallelsearch_"):
+        open_retriever(RetrieverSettings(index=milvus_folder))

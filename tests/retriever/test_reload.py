@@ -1,0 +1,87 @@
+"""A new index under load, and the end of the process under load: no request fails."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fastapi.testclient import TestClient
+
+from retriever.app import create_app, open_retriever
+from retriever.index.build import BuildPlan, build
+from retriever.index.manifest import read_manifest
+from retriever.settings import RetrieverSettings
+
+ADMIN = {"Authorization": "Bearer secret"}
+
+
+@pytest.fixture
+def rebuild(tmp_path, rows, minilm):
+    """Publishes an index of so many passages, always in the same folder."""
+
+    def publish(count):
+        corpus = tmp_path / f"{count}.jsonl"
+        corpus.write_text("".join(json.dumps(row) + "\n" for row in rows[:count]))
+        build(BuildPlan((corpus,), tmp_path / "index", minilm))
+        return tmp_path / "index"
+
+    return publish
+
+
+@pytest.fixture
+def serving(rebuild, monkeypatch):
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    settings = RetrieverSettings(index=rebuild(6))
+    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_a_new_index_is_served_when_asked_for(serving, rebuild):
+    assert serving.post("/v1/index/reload", headers=ADMIN).json()["reloaded"] is False
+    rebuild(9)
+    assert serving.get("/v1/index").json()["passages"] == 6
+    answer = serving.post("/v1/index/reload", headers=ADMIN).json()
+    assert (answer["reloaded"], answer["index"]["passages"]) == (True, 9)
+    response = serving.post("/v1/retrieve", json={"queries": ["Claude Monet"], "top_k": 50}).json()
+    assert len(response["results"][0]) == 9
+    assert response["index"] == answer["index"]
+
+
+def test_reloading_needs_the_admin_token(serving):
+    assert serving.post("/v1/index/reload").status_code == 401
+    assert serving.post("/v1/index/reload", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_a_damaged_new_index_is_told_and_the_old_one_stays(serving, rebuild):
+    folder = rebuild(9)
+    path = folder / read_manifest(folder).version / "vectors.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x07")
+    response = serving.post("/v1/index/reload", headers=ADMIN)
+    assert response.status_code == 500
+    assert "vectors.npy" in response.json()["detail"]
+    assert len(serving.post("/v1/retrieve", json={"queries": ["Monet"], "top_k": 50}).json()["results"][0]) == 6
+
+
+def test_swapping_back_and_forth_under_load_fails_no_request_and_mixes_no_indexes(serving, rebuild):
+    done, answers = threading.Event(), []
+
+    def caller(number):
+        turn = 0
+        while not done.is_set():
+            turn += 1
+            body = {"queries": [f"{number} {turn} {query}" for query in range(5)], "top_k": 50}
+            answers.append(serving.post("/v1/retrieve", json=body))
+
+    with ThreadPoolExecutor(4) as pool:
+        callers = [pool.submit(caller, number) for number in range(4)]
+        for count in (9, 6, 12):
+            rebuild(count)
+            assert serving.post("/v1/index/reload", headers=ADMIN).json()["reloaded"] is True
+        done.set()
+        for each in callers:
+            each.result()
+    assert {answer.status_code for answer in answers} == {200}
+    bodies = [answer.json() for answer in answers]
+    assert {len(row) for body in bodies for row in body["results"]} <= {6, 9, 12}
+    assert all({len(row) for row in body["results"]} == {body["index"]["passages"]} for body in bodies)
+    assert bodies[-1]["index"]["passages"] == 12
