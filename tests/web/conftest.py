@@ -49,8 +49,9 @@ def wait_until_ready(url, process):
 
 
 @contextmanager
-def gateway_process(policy_url, retriever_url, **settings):
-    port = free_port()
+def gateway_process(policy_url, retriever_url, *, port=None, **settings):
+    """Yields its address; the process ends with the block."""
+    port = port or free_port()
     own = {"GATEWAY_PORT": str(port), "POLICY_BASE_URL": f"{policy_url}/v1", "RETRIEVER_URL": retriever_url, "REDIS_URL": ""}
     command = [sys.executable, "-m", "gateway"]
     with subprocess.Popen(command, env=os.environ | own | settings, stderr=subprocess.DEVNULL) as process:
@@ -63,12 +64,23 @@ def gateway_process(policy_url, retriever_url, **settings):
 
 
 @pytest.fixture(scope="session")
-def gateway_url():
-    policy = Paced(web_policy(), "/v1/completions", before_s=0.15, between_s=0.002)
-    retriever = Paced(web_retriever(), "/v1/retrieve", before_s=0.3)
+def upstream_urls():
+    policy = Paced(web_policy(), "/v1/completions", before_s=0.1, between_s=0.001)
+    retriever = Paced(web_retriever(), "/v1/retrieve", before_s=1.2)
     with live(policy) as policy_server, live(retriever) as retriever_server:
-        with gateway_process(policy_server.url, retriever_server.url) as url:
-            yield url
+        yield policy_server.url, retriever_server.url
+
+
+@pytest.fixture(scope="session")
+def gateway_url(upstream_urls):
+    with gateway_process(*upstream_urls) as url:
+        yield url
+
+
+@pytest.fixture
+def second_gateway(upstream_urls):
+    """`second_gateway(port)` is a context: a gateway of its own, to be ended while the page looks at it."""
+    return lambda port=None: gateway_process(*upstream_urls, port=port)
 
 
 @pytest.fixture(scope="session")

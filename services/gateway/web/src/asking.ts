@@ -6,7 +6,7 @@ import { advance, failed, NEW, stopped, type Trace } from "./trace";
 import type { AnswerRequest, Problem, StreamEvent } from "./wire";
 
 /** Events that come within one frame are drawn at once. */
-const FRAME_MS = 16;
+const FRAME_MS = 33;
 
 export interface Run {
   key: number;

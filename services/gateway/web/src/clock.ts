@@ -1,10 +1,12 @@
-/** Moves time on the lanes. Bars are drawn by CSS from `--now` and `--span`, so a frame changes two numbers and renders nothing. */
-import { useEffect, useRef, useState } from "preact/hooks";
+/** Moves time on the lanes. A frame renders nothing: it gives a new length to the bars that grow in it, and only to these. */
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { RefObject } from "preact";
 import type { Trace } from "./trace";
 
 const LEAST_SPAN_MS = 400;
 const LEAST_LIVE_SPAN_MS = 2_000;
+/** While answers arrive, the axis grows by this factor when it is full, instead of a little in every frame. */
+const GROWTH = 1.5;
 const REPLAY_LONGEST_MS = 5_000;
 const calm = (): boolean => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -19,20 +21,18 @@ export interface Clock {
   /** The span in ms that the ticks are made for. */
   span: number;
   replay: () => void;
-  playing: boolean;
 }
 
-/** The board's element holds `--span`, its n-th `.trace` its own `--now`. */
+/** The board's element holds `--span`; its traces are drawn up to a time each. */
 export function useClock(timed: Timed[], playAtFirst: boolean): Clock {
   const board = useRef<HTMLDivElement>(null);
-  const drawn = useRef(0);
   const [span, setSpan] = useState(LEAST_LIVE_SPAN_MS);
   const [replayFrom, setReplayFrom] = useState<number | null>(() => (playAtFirst && !calm() ? performance.now() : null));
   const running = timed.some((each) => each.trace.status === "running");
   const longest = Math.max(1, ...timed.map((each) => (each.trace.status === "running" ? 0 : each.trace.end)));
   const speed = Math.max(1, longest / REPLAY_LONGEST_MS);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     let frame = 0;
     function draw(): void {
       const clock = performance.now();
@@ -40,29 +40,44 @@ export function useClock(timed: Timed[], playAtFirst: boolean): Clock {
         if (trace.status === "running") return clock - (startedAt ?? clock);
         return replayFrom === null ? trace.end : (clock - replayFrom) * speed;
       });
-      const target = wanted(timed, nows);
-      drawn.current = running && drawn.current && !calm() ? drawn.current + (target - drawn.current) * 0.15 : target;
-      apply(board.current, nows, drawn.current);
-      setSpan((old) => (Math.abs(old - target) > old * 0.04 ? target : old));
+      setSpan((old) => wanted(timed, nows, old));
+      drawTraces(board.current, nows);
       if (replayFrom !== null && (clock - replayFrom) * speed > longest) setReplayFrom(null);
       else if (running || replayFrom !== null) frame = requestAnimationFrame(draw);
     }
     draw();
     return () => cancelAnimationFrame(frame);
   });
+  useLayoutEffect(() => board.current?.style.setProperty("--span", span.toFixed(1)), [span]);
 
-  return { board, span, playing: replayFrom !== null, replay: () => setReplayFrom(performance.now()) };
+  return { board, span, replay: () => setReplayFrom(performance.now()) };
 }
 
-function wanted(timed: Timed[], nows: number[]): number {
-  const needs = timed.map(({ trace }, i) =>
-    trace.status === "running" ? Math.max(LEAST_LIVE_SPAN_MS, (nows[i] ?? 0) * 1.15) : Math.max(LEAST_SPAN_MS, trace.end * 1.02),
-  );
-  return Math.max(LEAST_SPAN_MS, ...needs);
+function wanted(timed: Timed[], nows: number[], old: number): number {
+  const settled = timed.filter(({ trace }) => trace.status !== "running").map(({ trace }) => trace.end * 1.02);
+  const live = nows.filter((_, i) => timed[i]?.trace.status === "running");
+  const least = Math.max(LEAST_SPAN_MS, ...settled);
+  if (live.length === 0) return least;
+  let span = Math.max(LEAST_LIVE_SPAN_MS, old, least);
+  while (Math.max(...live) > span * 0.97) span *= GROWTH;
+  return span;
 }
 
-function apply(board: HTMLDivElement | null, nows: number[], span: number): void {
-  if (!board) return;
-  board.style.setProperty("--span", span.toFixed(1));
-  board.querySelectorAll<HTMLElement>(".trace").forEach((element, i) => element.style.setProperty("--now", (nows[i] ?? 0).toFixed(1)));
+/** The last length given to a bar, so that one that stands is left alone. */
+const lengths = new WeakMap<HTMLElement, number>();
+
+function drawTraces(board: HTMLDivElement | null, nows: number[]): void {
+  board?.querySelectorAll<HTMLElement>(".trace").forEach((trace, i) => {
+    const now = nows[i] ?? 0;
+    for (const bar of trace.querySelectorAll<HTMLElement>(".bar")) {
+      const start = Number(bar.dataset.start);
+      const length = Math.max(0, Math.min(now, Number(bar.dataset.end)) - start);
+      if (lengths.get(bar) === length) continue;
+      lengths.set(bar, length);
+      bar.style.setProperty("--length", length.toFixed(1));
+    }
+    for (const turn of trace.querySelectorAll<HTMLElement>(".turn")) turn.toggleAttribute("data-ahead", now < Number(turn.dataset.start));
+    const elapsed = trace.querySelector("[data-elapsed]");
+    if (elapsed) elapsed.textContent = `${(now / 1000).toFixed(1)} s`;
+  });
 }

@@ -89,9 +89,14 @@ function placeTurn(turn: Turn, start: number): TraceTurn {
   const written = start + (turn.timings?.policy_ms ?? 0);
   const slowest = Math.max(0, ...turn.observation.map((result) => result.latency_ms));
   const end = written + Math.max(turn.timings?.search_ms ?? 0, slowest);
-  const lanes = turn.observation.map((result) => lane(result, written, written + result.latency_ms));
+  const lanes = turn.observation.map((result) => lane(result, written, landsAt(result, written, end)));
   const { index, reasoning, action } = turn;
   return { index, start, written, end, reasoning, action, repeated: turn.repeated ?? false, lanes: [...lanes, ...droppedLanes(action, written)] };
+}
+
+/** A failed sub-query without a time of its own was waited for until the turn went on. */
+function landsAt(result: SubQueryResult, written: number, end: number): number {
+  return result.failed && result.latency_ms === 0 ? end : written + result.latency_ms;
 }
 
 function lane(result: SubQueryResult, start: number, end: number): Lane {

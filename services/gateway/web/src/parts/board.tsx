@@ -20,12 +20,14 @@ export interface BoardProps {
   question: string;
   shown: Shown[];
   playAtFirst?: boolean;
+  /** Whether the question stands on the page already, so that only a screen reader needs it again. */
+  questionStands?: boolean;
   say: (text: string) => void;
   onAsk?: (requests: AnswerRequest[]) => void;
   onBeside?: (request: AnswerRequest) => void;
 }
 
-export function Board({ question, shown, playAtFirst = false, say, onAsk, onBeside }: BoardProps) {
+export function Board({ question, shown, playAtFirst = false, questionStands = false, say, onAsk, onBeside }: BoardProps) {
   const clock = useClock(shown, playAtFirst);
   const { peeked, show, hold } = usePeek();
   const first = shown[0];
@@ -34,7 +36,7 @@ export function Board({ question, shown, playAtFirst = false, say, onAsk, onBesi
   const settled = shown.every((each) => each.trace.status !== "running");
   return (
     <article class="result" aria-labelledby="result-question">
-      <h2 id="result-question" class="question">
+      <h2 id="result-question" class={questionStands ? "sr" : "question"}>
         <bdi>{question}</bdi>
       </h2>
       {shown.length > 1 && <Verdict shown={shown} />}
@@ -48,7 +50,7 @@ export function Board({ question, shown, playAtFirst = false, say, onAsk, onBesi
           shown={first}
           say={say}
           {...(first.trace.turns.length > 0 && { onReplay: clock.replay })}
-          {...(again && { onAgain: again })}
+          {...(again && !shown.some((each) => each.trace.problem) && { onAgain: again })}
           {...(onBeside && shown.length === 1 && first.request && first.mode === "parallel" && first.trace.status === "done" && { onBeside: () => onBeside(other(first.request!)) })}
         />
       )}

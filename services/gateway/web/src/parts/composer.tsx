@@ -119,11 +119,11 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
         </label>
         <span class="spring" />
         {running ? (
-          <button type="button" class="primary" onClick={onStop}>
+          <button key="stop" type="button" class="primary" onClick={onStop}>
             Stop
           </button>
         ) : (
-          <button type="submit" class="primary">
+          <button key="ask" type="submit" class="primary">
             Ask
           </button>
         )}

@@ -37,11 +37,15 @@ function spoken({ state, start, end, passages }: Lane): string {
   }
 }
 
+/** Its length is the clock's. */
+export function Bar({ start, end }: { start: number; end: number }) {
+  return <span class="bar" data-start={start} data-end={end} style={{ "--start": start }} />;
+}
+
 export function LaneRow({ lane, id, open, first, highlighted, onToggle, onPeek }: LaneProps) {
-  const row = { "--start": lane.start, "--end": lane.end };
   const inert = lane.state === "dropped";
   return (
-    <li class="lane" data-state={lane.state} style={row}>
+    <li class="lane" data-state={lane.state}>
       <button
         type="button"
         id={id}
@@ -60,7 +64,7 @@ export function LaneRow({ lane, id, open, first, highlighted, onToggle, onPeek }
           <span class="sr">{spoken(lane)}</span>
         </span>
         <span class="track" aria-hidden="true">
-          <span class="bar" />
+          <Bar start={lane.start} end={lane.end} />
         </span>
         <span class="meta" aria-hidden="true">
           {MARK[lane.state] && <span class="mark">{MARK[lane.state]}</span>}

@@ -21,7 +21,6 @@ export function Totals({ trace }: { trace: Trace }) {
     ["rounds", String(usage.search_rounds)],
     ["sub-queries", String(usage.sub_queries)],
     ["cache hits", String(usage.cache_hits)],
-    ["in all", trace.end === OPEN ? "…" : duration(trace.end)],
   ];
   return (
     <div class="totals">
@@ -32,6 +31,10 @@ export function Totals({ trace }: { trace: Trace }) {
             <dd>{value}</dd>
           </div>
         ))}
+        <div>
+          <dt>in all</dt>
+          <dd>{trace.end === OPEN ? <span key="live" data-elapsed /> : <span key="end">{duration(trace.end)}</span>}</dd>
+        </div>
       </dl>
       {trace.trajectory && <Stages trace={trace} />}
     </div>

@@ -1,8 +1,9 @@
 /** One turn: what it does in words, the bar of its generation, a lane for each sub-query, and its reasoning folded beneath. */
+import { useMemo } from "preact/hooks";
 import { count, duration } from "../format";
 import { OPEN, type TraceTurn } from "../trace";
 import type { Peeked } from "./peek";
-import { LaneRow } from "./lane";
+import { Bar, LaneRow } from "./lane";
 
 export interface TurnProps {
   turn: TraceTurn;
@@ -33,10 +34,14 @@ function wait(turn: TraceTurn): string {
   return lanes.length > 1 ? `all back after ${duration(slowest)}` : "";
 }
 
-export function TurnBlock({ turn, id, opened, highlighted, onToggle, onPeek }: TurnProps) {
-  const bar = { "--start": turn.start, "--end": turn.written };
+/** A turn that has not changed is not drawn again: of twenty, one changes at a time. */
+export function TurnBlock(props: TurnProps) {
+  return useMemo(() => drawTurn(props), [props.turn, props.id, props.opened, props.highlighted]);
+}
+
+function drawTurn({ turn, id, opened, highlighted, onToggle, onPeek }: TurnProps) {
   return (
-    <li class="turn" style={{ "--start": turn.start }}>
+    <li class="turn" data-start={turn.start}>
       <div class="turn-head">
         <h4>
           <span class="number">{turn.index + 1}</span>
@@ -49,10 +54,10 @@ export function TurnBlock({ turn, id, opened, highlighted, onToggle, onPeek }: T
           {turn.action.reason}
         </p>
       )}
-      <div class="row policy" style={bar}>
+      <div class="row policy">
         <span class="label">{turn.written === OPEN ? "policy is writing" : "policy writes"}</span>
         <span class="track" aria-hidden="true">
-          <span class="bar" />
+          <Bar start={turn.start} end={turn.written} />
         </span>
         <span class="meta">{turn.written === OPEN ? "" : duration(turn.written - turn.start)}</span>
       </div>

@@ -25,7 +25,7 @@ export function AskView({ asking, question, onQuestion, say }: AskProps) {
   }
 
   return (
-    <div class="ask" data-asked={runs.length > 0}>
+    <div class="ask" data-asked={runs.length > 0} data-count={runs.length}>
       {runs.length === 0 ? (
         <div class="lead">
           <h1>What would you like to know?</h1>
@@ -36,7 +36,7 @@ export function AskView({ asking, question, onQuestion, say }: AskProps) {
       )}
       <Composer question={question} running={running} compact={runs.length > 0} onQuestion={onQuestion} onAsk={asking.ask} onStop={asking.stop} />
       {runs[0] && (
-        <Board key={runs[0].key} question={runs[0].request.question} shown={shown} say={say} onAsk={asking.ask} onBeside={asking.beside} />
+        <Board key={runs[0].key} question={runs[0].request.question} questionStands={question.trim() === runs[0].request.question} shown={shown} say={say} onAsk={asking.ask} onBeside={asking.beside} />
       )}
       {runs.length === 0 && <Examples onPick={pick} />}
       {recent.length > 0 && (

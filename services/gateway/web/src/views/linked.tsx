@@ -44,7 +44,7 @@ export function LinkedView({ route, say }: { route: Link; say: (text: string) =>
       </div>
     );
   return (
-    <div class="ask" data-asked="true">
+    <div class="ask" data-asked="true" data-count={1}>
       <h1 class="sr">Answer</h1>
       <Saved key={what} trace={loaded.trace} trajectory={loaded.trajectory} say={say} />
     </div>

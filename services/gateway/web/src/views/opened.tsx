@@ -48,7 +48,7 @@ export function OpenedView({ opened, onFile, say }: { opened: Opened | null; onF
       </div>
     );
   return (
-    <div class="ask" data-asked="true">
+    <div class="ask" data-asked="true" data-count={1}>
       <div class="page opened-head">
         <h1>
           <bdi>{opened.name}</bdi>
