@@ -15,7 +15,7 @@ PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
 PYTEST := $(VENV_PYTHON) -m pytest
 SAMPLE := Who is older, Claude Monet or Camille Pissarro?
 
-.PHONY: help python run stop test lint lint-installed format test-e2e setup-dev lock clean
+.PHONY: help python run stop test lint lint-installed format test-e2e setup-dev lock clean web test-web
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -44,6 +44,12 @@ test: setup-dev ## Lint, types, import contracts, unit and integration tests
 
 test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
 	@$(PYTEST) -m e2e tests/e2e --timeout 900
+
+web: ## Build the web page into the gateway's package (needs node)
+	@cd services/gateway/web && npm ci && npm run build
+
+test-web: setup-dev ## Look at the web page with Chromium (apt-get install chromium)
+	@$(PYTEST) -m web tests/web
 
 lint: setup-dev ## Style, types, import contracts
 	@$(MAKE) lint-installed

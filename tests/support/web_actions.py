@@ -17,7 +17,7 @@ def ask(page, question, options=None):
 
 
 def settled(page):
-    page.get_by_role("group", name="With this answer").wait_for()
+    page.get_by_role("group", name="With this answer").wait_for(timeout=30_000)
 
 
 def lane(page, query):

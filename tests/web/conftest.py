@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import httpx2
 import pytest
@@ -14,6 +15,7 @@ from live import live
 from playwright.sync_api import sync_playwright
 from web_stand_ins import Paced, web_policy, web_retriever
 
+NOWHERE = "http://127.0.0.1:9"
 PORTS = range(18_700, 18_800)
 FLAGS = [
     "--headless",
@@ -52,7 +54,8 @@ def wait_until_ready(url, process):
 def gateway_process(policy_url, retriever_url, *, port=None, **settings):
     """Yields its address; the process ends with the block."""
     port = port or free_port()
-    own = {"GATEWAY_PORT": str(port), "POLICY_BASE_URL": f"{policy_url}/v1", "RETRIEVER_URL": retriever_url, "REDIS_URL": ""}
+    own = {"GATEWAY_PORT": str(port), "POLICY_BASE_URL": f"{policy_url}/v1", "RETRIEVER_URL": retriever_url}
+    own |= {"REDIS_URL": "", "TRAINER_URL": NOWHERE}
     command = [sys.executable, "-m", "gateway"]
     with subprocess.Popen(command, env=os.environ | own | settings, stderr=subprocess.DEVNULL) as process:
         try:
@@ -79,8 +82,8 @@ def gateway_url(upstream_urls):
 
 @pytest.fixture
 def second_gateway(upstream_urls):
-    """`second_gateway(port)` is a context: a gateway of its own, to be ended while the page looks at it."""
-    return lambda port=None: gateway_process(*upstream_urls, port=port)
+    """`second_gateway(port=…, **settings)` is a context: a gateway of its own."""
+    return partial(gateway_process, *upstream_urls)
 
 
 @pytest.fixture(scope="session")

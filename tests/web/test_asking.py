@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import pytest
@@ -124,23 +125,17 @@ def test_a_request_that_is_refused_names_what_is_wrong(new_page):
     expect(page.get_by_role("alert")).to_contain_text("top_k")
 
 
-def test_where_a_key_is_asked_for_it_can_be_given_on_the_spot(new_page):
-    page = new_page()
-    problem = {"type": "urn:x:unauthorized", "title": "Unauthorized", "status": 401, "detail": "Send a key.", "request_id": "r-1"}
-
-    def guarded(route):
-        if route.request.headers.get("authorization") == "Bearer secret":
-            route.continue_()
-        else:
-            route.fulfill(status=401, content_type="application/problem+json", body=json.dumps(problem))
-
-    page.route("**/v1/answers", guarded)
-    ask(page, AGES)
-    alert = page.get_by_role("alert")
-    alert.get_by_label("API key").fill("secret")
-    alert.get_by_role("button", name="Ask again").click()
-    expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro")
-    assert page.evaluate("localStorage.getItem('parallelsearch.api-key')") is None
+def test_where_a_key_is_asked_for_it_can_be_given_on_the_spot(new_page, second_gateway, tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"name": "one", "sha256": hashlib.sha256(b"ps-secret").hexdigest()}]))
+    with second_gateway(GATEWAY_API_KEYS_FILE=str(keys)) as url:
+        page = new_page(url)
+        ask(page, AGES)
+        alert = page.get_by_role("alert")
+        alert.get_by_label("API key").fill("ps-secret")
+        alert.get_by_role("button", name="Ask again").click()
+        expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro", timeout=20_000)
+        assert page.evaluate("localStorage.getItem('parallelsearch.api-key')") is None
 
 
 def test_a_lost_stream_says_so_and_the_question_can_be_asked_again_when_the_gateway_is_back(new_page, second_gateway):
@@ -151,7 +146,7 @@ def test_a_lost_stream_says_so_and_the_question_can_be_asked_again_when_the_gate
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("The connection was lost")
     expect(page.locator(".lane[data-state=unfinished]")).to_have_count(2)
-    with second_gateway(int(url.rpartition(":")[2])):
+    with second_gateway(port=int(url.rpartition(":")[2])):
         alert.get_by_role("button", name="Ask again").click()
         expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro", timeout=20_000)
 

@@ -54,7 +54,8 @@ def test_progress_is_said_aloud_once_and_politely(new_page):
         """() => {
             window.said = [];
             const voice = document.querySelector("[aria-live=polite].sr");
-            new MutationObserver(() => voice.textContent && window.said.push(voice.textContent)).observe(voice, { subtree: true, childList: true, characterData: true });
+            const hear = () => voice.textContent && window.said.push(voice.textContent);
+            new MutationObserver(hear).observe(voice, { subtree: true, childList: true, characterData: true });
         }"""
     )
     ask(page, AGES)

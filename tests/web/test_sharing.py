@@ -59,12 +59,16 @@ def test_replaying_fills_the_lanes_again(answered):
     assert width() == pytest.approx(full, abs=1)
 
 
-def test_a_stored_answer_is_replayed_by_its_id(answered, new_page):
-    trajectory = copied(answered, "JSON")
-    page = new_page()
-    page.route("**/v1/answers/kept-1", lambda route: route.fulfill(content_type="application/json", body=trajectory))
-    page.goto("/#/answers/kept-1")
-    expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro")
+def test_where_answers_are_kept_the_link_is_short_and_replays_what_was_kept(new_page, second_gateway, tmp_path):
+    with second_gateway(GATEWAY_STORE_PATH=str(tmp_path / "answers.sqlite")) as url:
+        page = new_page(url, permissions=["clipboard-read", "clipboard-write"])
+        ask(page, AGES)
+        settled(page)
+        link = copied(page, "link")
+        assert "#/answers/" in link
+        other = new_page(url)
+        other.goto(link)
+        expect(other.locator(".answer bdi")).to_have_text("Camille Pissarro")
 
 
 def test_an_answer_that_is_not_stored_is_a_problem_in_words(new_page):

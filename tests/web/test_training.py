@@ -1,6 +1,9 @@
 """The training view over a trainer that is answered for at the network's edge."""
 
 import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from live import live
 from playwright.sync_api import expect
 from web_actions import overflow, serious_faults
 
@@ -38,37 +41,39 @@ def metrics():
     return TrainingMetrics(steps=[StepMetrics(step=step, values=values(step)) for step in range(1, 41)])
 
 
-ANSWERS = {
-    "": TrainingRunList(runs=[run(), run("r2", "failed", flags=["searches collapse"], detail="out of memory")]),
-    "/r1": run(),
-    "/r1/metrics": metrics(),
-    "/r1/checkpoints": CheckpointList(
-        checkpoints=[Checkpoint(step=40, path="runs/r1/40", bytes=270_000_000, created_at="2026-11-01T12:00:00Z")]
-    ),
-}
+def trainer():
+    """The routes that the view uses, in the shapes of the schemas."""
+    app = FastAPI()
+    checkpoint = Checkpoint(step=40, path="runs/r1/40", bytes=270_000_000, created_at="2026-11-01T12:00:00Z")
+    answers = {
+        "": TrainingRunList(runs=[run(), run("r2", "failed", flags=["searches collapse"], detail="out of memory")]),
+        "/r1": run(),
+        "/r1/metrics": metrics(),
+        "/r1/checkpoints": CheckpointList(checkpoints=[checkpoint]),
+    }
+
+    @app.post("/v1/training-runs/r1/checkpoints/40/promote")
+    def promote(request: Request):
+        if request.headers.get("authorization") == "Bearer let-me":
+            return Promotion(step=40, path="runs/r1/40", version="8")
+        problem = {"title": "Unauthorized", "status": 401, "detail": "This needs the admin token.", "request_id": "r-9"}
+        return JSONResponse(problem, 401, media_type="application/problem+json")
+
+    @app.get("/v1/training-runs{path:path}")
+    def read(path: str):
+        return answers[path]
+
+    return app
 
 
 @pytest.fixture
-def training(new_page):
-    page = new_page("/#/training", expect_ready=False)
+def training(new_page, second_gateway):
+    with live(trainer()) as server, second_gateway(TRAINER_URL=server.url) as url:
+        yield new_page(f"{url}/#/training", expect_ready=False)
 
-    def trainer(route):
-        path = route.request.url.partition("/v1/training-runs")[2]
-        if path == "/r1/checkpoints/40/promote":
-            if route.request.headers.get("authorization") != "Bearer let-me":
-                route.fulfill(
-                    status=401,
-                    json={"title": "Unauthorized", "status": 401, "detail": "This needs the admin token.", "request_id": "r-9"},
-                )
-                return
-            route.fulfill(json=Promotion(step=40, path="runs/r1/40", version="8").model_dump())
-            return
-        route.fulfill(body=ANSWERS[path].model_dump_json(), content_type="application/json")
 
-    page.route("**/v1/training-runs**", trainer)
-    page.route("**/v1/training-runs/**", trainer)
-    page.reload()
-    return page
+def visit(page, place):
+    page.evaluate("place => { location.hash = place; }", place)
 
 
 def test_runs_are_listed_with_state_and_signs_of_trouble(training):
@@ -89,7 +94,7 @@ def test_a_run_shows_its_curves_by_question_kind(training):
 
 
 def test_a_checkpoint_is_promoted_with_the_admin_token_only(training):
-    training.goto("/#/training/r1")
+    visit(training, "#/training/r1")
     promote = training.get_by_role("button", name="Promote step 40")
     promote.click()
     expect(training.get_by_role("alert")).to_contain_text("This needs the admin token.")
@@ -102,7 +107,7 @@ def test_a_checkpoint_is_promoted_with_the_admin_token_only(training):
 
 def test_the_view_fits_a_phone(training):
     training.set_viewport_size({"width": 360, "height": 740})
-    training.goto("/#/training/r1")
+    visit(training, "#/training/r1")
     training.locator(".curve").first.wait_for()
     assert overflow(training) == 0
 

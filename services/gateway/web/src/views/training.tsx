@@ -42,9 +42,9 @@ export function usePolled<T>(path: string, live: (value: T) => boolean): Polled<
   return { ...state, again: () => setAttempt((n) => n + 1) };
 }
 
-/** A gateway without a trainer says 404 or 502 to 504; that is no fault of the person's. */
+/** A gateway whose trainer does not answer says 503 or 504; that is no fault of the person's. */
 export function TrainerProblem({ problem, onRetry }: { problem: Problem; onRetry: () => void }) {
-  const absent = problem.status === 0 || problem.status === 404 || problem.status >= 502;
+  const absent = problem.status >= 502;
   const shown = absent
     ? { ...problem, title: "The trainer is not reachable", detail: `Training runs are kept by the trainer, a service of its own, which does not answer through this gateway. Start it, then try again. (${problem.detail})` }
     : problem;
