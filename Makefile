@@ -15,7 +15,7 @@ PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
 PYTEST := $(VENV_PYTHON) -m pytest
 SAMPLE := Who is older, Claude Monet or Camille Pissarro?
 
-.PHONY: help python run stop test evaluate lint lint-installed format test-e2e setup-dev lock clean
+.PHONY: help python run stop test evaluate lint lint-installed format test-e2e test-web web setup-dev lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -47,6 +47,11 @@ test-e2e: setup-dev ## Start the whole platform with the real policy on ports of
 
 evaluate: ## Measure the running platform: 30 of each of the demo's sets, parallel and sequential (some minutes on a CPU)
 	@$(PARALLELSEARCH) eval demo demo-graphs --limit 30 --corpus "the demo corpus" --out .state/evaluation/$$(date +%Y-%m-%d-%H%M%S)
+web: ## Build the web page into the gateway's package (needs node)
+	@cd services/gateway/web && npm ci && npm run build
+
+test-web: setup-dev ## Look at the web page with Chromium (apt-get install chromium)
+	@$(PYTEST) -m web tests/web
 
 lint: setup-dev ## Style, types, import contracts
 	@$(MAKE) lint-installed

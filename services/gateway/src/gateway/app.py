@@ -11,6 +11,8 @@ from fastapi.middleware.cors import CORSMiddleware
 from gateway.auth import Authenticator, Caller, load_keys
 from gateway.dependencies import State
 from gateway.endpoints import answers, chat, stored, training
+from gateway.endpoints.examples import examples_router
+from gateway.endpoints.page import page_router
 from gateway.headers import SecurityHeaders
 from gateway.limits import Limiter
 from gateway.service import AnswerService
@@ -54,7 +56,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         max_body_bytes=settings.max_body_bytes,
         description=DESCRIPTION,
     )
-    for router in (answers.router, stored.router, chat.router, training.router):
+    for router in (answers.router, stored.router, chat.router, training.router, examples_router(), page_router()):
         app.include_router(router)
     app.add_middleware(SecurityHeaders)
     if settings.cors_origins:

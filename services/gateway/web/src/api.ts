@@ -1,0 +1,92 @@
+/** Every request that the page makes. All go to the origin it came from, and every failure is a `Failure` with words. */
+import { type KeyName, readKey } from "./keys";
+import { eventData } from "./sse";
+import type { AnswerRequest, Problem, StreamEvent, Trajectory } from "./wire";
+
+const TIMEOUT_MS = 15_000;
+
+export class Failure extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.detail);
+  }
+}
+
+function local(type: string, title: string, detail: string): Failure {
+  return new Failure({ type: `page:${type}`, title, status: 0, detail });
+}
+
+export const unreachable = (): Failure =>
+  local("unreachable", "The gateway cannot be reached", "Nothing answers at this address. Is the service running, and are you online?");
+
+export const lost = (): Failure =>
+  local("lost", "The connection was lost", "The stream ended before the answer was complete. What had arrived is shown below.");
+
+/** The admin token stands above the API key, which will do where there is none. */
+function headers(key: KeyName): Record<string, string> {
+  const secret = readKey(key) || readKey("api-key");
+  return secret ? { authorization: `Bearer ${secret}` } : {};
+}
+
+async function failureOf(response: Response): Promise<Failure> {
+  const fallback: Problem = {
+    type: "page:http",
+    title: `HTTP ${response.status}`,
+    status: response.status,
+    detail: response.statusText || "The service gave no reason.",
+    request_id: response.headers.get("x-request-id") ?? undefined,
+  };
+  try {
+    const body: unknown = await response.json();
+    return new Failure(typeof body === "object" && body !== null ? { ...fallback, ...body } : fallback);
+  } catch {
+    return new Failure(fallback);
+  }
+}
+
+async function send(path: string, init: RequestInit, key: KeyName): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, { ...init, headers: { ...headers(key), ...init.headers } });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw unreachable();
+  }
+  if (!response.ok) throw await failureOf(response);
+  return response;
+}
+
+export async function getJson<T>(path: string, key: KeyName = "api-key"): Promise<T> {
+  const response = await send(path, { signal: AbortSignal.timeout(TIMEOUT_MS) }, key);
+  return (await response.json()) as T;
+}
+
+export async function postJson<T>(path: string, key: KeyName): Promise<T> {
+  const response = await send(path, { method: "POST", signal: AbortSignal.timeout(120_000) }, key);
+  return (await response.json()) as T;
+}
+
+/** Hands each event of one answer to `on`. Throws a Failure for an answer that is refused or breaks off. */
+export async function streamAnswer(request: AnswerRequest, signal: AbortSignal, on: (event: StreamEvent) => void): Promise<void> {
+  const init: RequestInit = {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "text/event-stream" },
+    body: JSON.stringify({ ...request, stream: true }),
+    signal,
+  };
+  const response = await send("/v1/answers", init, "api-key");
+  if (!response.body) throw lost();
+  try {
+    for await (const data of eventData(response.body)) {
+      const event = JSON.parse(data) as StreamEvent;
+      on(event);
+      if (event.event === "done" || event.event === "error") return;
+    }
+  } catch (error) {
+    if (signal.aborted) throw error;
+  }
+  throw lost();
+}
+
+export function storedAnswer(id: string): Promise<Trajectory> {
+  return getJson<Trajectory>(`/v1/answers/${encodeURIComponent(id)}`);
+}

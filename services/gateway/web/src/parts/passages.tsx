@@ -1,0 +1,50 @@
+/** Passages of one sub-query. Their text is text: never markup, and isolated from its surroundings' direction. */
+import type { Lane } from "../trace";
+import type { Passage } from "../wire";
+
+/** Only where the address leads to the web; anything else is shown as words. */
+function Source({ passage }: { passage: Passage }) {
+  const link = /^https?:\/\//i.test(passage.url ?? "") ? passage.url : null;
+  return (
+    <span class="source">
+      {link ? (
+        <a href={link} target="_blank" rel="noopener noreferrer">
+          <bdi>{passage.id}</bdi>
+        </a>
+      ) : (
+        <bdi>{passage.id}</bdi>
+      )}
+    </span>
+  );
+}
+
+export function Score({ value }: { value: number }) {
+  return (
+    <span class="score">
+      <span class="sr">score </span>
+      {value.toFixed(3)}
+    </span>
+  );
+}
+
+export function Passages({ lane, id, highlighted }: { lane: Lane; id: string; highlighted: string | null }) {
+  if (lane.state === "failed") return <p class="passages note" id={id}>Retrieval failed for this sub-query; the turn went on without it.</p>;
+  if (lane.state === "waiting" || lane.state === "unfinished") return <p class="passages note" id={id}>Nothing has come back.</p>;
+  if (lane.passages.length === 0) return <p class="passages note" id={id}>No passage was found.</p>;
+  return (
+    <ol class="passages" id={id} aria-label={`Passages for: ${lane.query}`}>
+      {lane.passages.map((passage, i) => (
+        <li key={passage.id + i} id={`${id}-${i}`} class={passage.id === highlighted ? "passage cited" : "passage"} tabIndex={-1}>
+          <p class="passage-head">
+            <bdi class="title">{passage.title || "Untitled"}</bdi>
+            <Source passage={passage} />
+            <Score value={passage.score} />
+          </p>
+          <p class="passage-text" dir="auto">
+            {passage.text}
+          </p>
+        </li>
+      ))}
+    </ol>
+  );
+}

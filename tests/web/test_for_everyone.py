@@ -1,0 +1,123 @@
+"""Keyboard, screen reader, dark and light, small windows."""
+
+import pytest
+from playwright.sync_api import expect
+from web_actions import ask, lane, overflow, serious_faults, settled
+from web_stand_ins import AGES, BROKEN, MONET, PISSARRO
+
+pytestmark = pytest.mark.web
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.innerText || document.activeElement.getAttribute('aria-label') || ''")
+
+
+def tab_to(page, text):
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if text in focused(page):
+            return
+    raise AssertionError(f"Tab never came to {text!r}")
+
+
+def test_everything_can_be_done_with_the_keyboard_alone(new_page):
+    page = new_page()
+    page.keyboard.press("/")
+    page.keyboard.type(AGES)
+    page.keyboard.press("Enter")
+    settled(page)
+    tab_to(page, MONET)
+    expect(page.locator(".peek")).to_contain_text("14 November 1840")
+    page.keyboard.press("ArrowDown")
+    assert PISSARRO in focused(page)
+    page.keyboard.press("Enter")
+    expect(page.locator(".passages")).to_contain_text("10 July 1830")
+    page.keyboard.press("Home")
+    assert MONET in focused(page)
+    tab_to(page, "Reasoning")
+    page.keyboard.press("Enter")
+    expect(page.locator(".reasoning p").first).to_be_visible()
+    tab_to(page, "Copy JSON")
+
+
+def test_the_first_tab_leads_past_the_header(new_page):
+    page = new_page()
+    page.keyboard.press("Tab")
+    assert focused(page) == "Skip to content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.tagName") == "MAIN"
+
+
+def test_progress_is_said_aloud_once_and_politely(new_page):
+    page = new_page()
+    page.evaluate(
+        """() => {
+            window.said = [];
+            const voice = document.querySelector("[aria-live=polite].sr");
+            const hear = () => voice.textContent && window.said.push(voice.textContent);
+            new MutationObserver(hear).observe(voice, { subtree: true, childList: true, characterData: true });
+        }"""
+    )
+    ask(page, AGES)
+    settled(page)
+    assert page.evaluate("window.said") == [
+        "The question was sent.",
+        "Turn 1: searching 2 sub-queries at once.",
+        "Answer: Camille Pissarro.",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_no_serious_fault(new_page, scheme, width):
+    page = new_page(width=width, color_scheme=scheme)
+    assert serious_faults(page) == []
+    page.get_by_label("Sequential beside it").check()
+    ask(page, AGES)
+    settled(page)
+    lane(page, MONET).first.click()
+    page.locator(".reasoning summary").first.click()
+    assert serious_faults(page) == []
+    page.get_by_role("button", name="Settings").click()
+    assert serious_faults(page) == []
+    page.keyboard.press("Escape")
+    for view in ("History", "Training"):
+        page.get_by_role("link", name=view).click()
+        page.wait_for_timeout(500)
+        assert serious_faults(page) == []
+
+
+def test_axe_finds_no_serious_fault_in_a_failure(new_page):
+    page = new_page()
+    ask(page, BROKEN)
+    page.get_by_role("alert").wait_for(timeout=20_000)
+    assert serious_faults(page) == []
+
+
+def test_a_phone_shows_it_all_without_scrolling_sideways(new_page):
+    page = new_page(width=360, height=740, has_touch=True, is_mobile=True)
+    assert overflow(page) == 0
+    page.get_by_label("Sequential beside it").check()
+    ask(page, AGES)
+    settled(page)
+    assert overflow(page) == 0
+    lane(page, MONET).first.tap()
+    expect(page.locator(".passages").first).to_contain_text("Claude Monet")
+    page.get_by_text("Model and limits").tap()
+    assert overflow(page) == 0
+    for view in ("History", "Training"):
+        page.get_by_role("link", name=view).tap()
+        page.wait_for_timeout(300)
+        assert overflow(page) == 0
+
+
+def test_the_appearance_can_be_chosen_and_is_kept(new_page):
+    page = new_page(color_scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("Appearance").select_option("dark")
+    dark = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    assert page.evaluate(ground) == dark
