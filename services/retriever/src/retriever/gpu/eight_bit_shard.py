@@ -6,31 +6,13 @@ rows in them by float32 queries, and the best of those by their full vectors, wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
+from retriever.gpu.eight_bit import EightBit
 from retriever.gpu.fused_shard import maxima_of
-from retriever.gpu.kernels import TILES_INT8, Tile, chunk_scores, tile_for
-from retriever.gpu.ordering import Found, best
-from retriever.gpu.selection import best_chunks, best_rows
-
-LEVELS = 127
-
-
-@dataclass(frozen=True, slots=True)
-class EightBit:
-    """`codes` (rows, dimension) int8 and `scales` (rows,) float32: a vector is about its codes times its scale."""
-
-    codes: torch.Tensor
-    scales: torch.Tensor
-
-
-def to_eight_bit(vectors: torch.Tensor) -> EightBit:
-    """Each row scaled by its largest magnitude, rounded to the nearest of 255 levels."""
-    full = vectors.float()
-    scales = full.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
-    return EightBit((full / scales[:, None]).round().to(torch.int8), scales)
+from retriever.gpu.kernels import TILES_INT8, Tile, chunk_scores, eight_bit_queries, tile_for
+from retriever.gpu.ordering import Found, stacked
+from retriever.gpu.selection import best_chunks, best_listed, best_rows
 
 
 class EightBitShard:
@@ -46,26 +28,26 @@ class EightBitShard:
 
     def search(self, queries: torch.Tensor, top_k: int) -> Found:
         widest = self._tiles[-1].queries
-        parts = [self._search(part, top_k) for part in queries.split(widest)]
-        return Found(torch.cat([part.scores for part in parts]), torch.cat([part.ids for part in parts]))
+        return stacked([self._search(part, top_k) for part in queries.split(widest)])
 
     def _search(self, queries: torch.Tensor, top_k: int) -> Found:
         near = self.candidates(queries, max(self._candidates, 2 * top_k))
-        exact = torch.bmm(self._gather(near), queries[:, :, None]).squeeze(2)
-        scores = torch.where(near == -1, -torch.inf, exact)
-        return best(scores, near.clamp(min=0), top_k)
+        count = near.shape[1]
+        own = torch.arange(len(queries), device=self.device)[:, None]
+        scores = chunk_scores(self._gather(near), queries, None, own, count)
+        return best_listed(scores.view(-1, count), near, top_k)
 
     def candidates(self, queries: torch.Tensor, count: int) -> torch.Tensor:
         """Rows (queries, at most `count`) that score best in 8 bits, int64, −1 where there are no more."""
         tile = tile_for(len(queries), self._tiles)
         codes, scales = self._kept.codes, self._kept.scales
-        chosen = best_chunks(maxima_of(codes, to_eight_bit(queries).codes, scales, tile), len(queries), count)
+        chosen = best_chunks(maxima_of(codes, eight_bit_queries(queries), scales, tile), len(queries), count)
         return best_rows(chunk_scores(codes, queries, scales, chosen, tile.rows), chosen, count).ids
 
     def _gather(self, near: torch.Tensor) -> torch.Tensor:
-        """The full vectors of these rows, float32 (queries, candidates, dimension), on the device."""
-        wanted = near.clamp(min=0).flatten().cpu()
+        """The full vectors of these rows, (queries × candidates, dimension), on the device; any row stands for −1."""
+        wanted = near.cpu().flatten().clamp_(min=0)
         pinned = self.device.type == "cuda"
         staged = torch.empty((len(wanted), self._host_rows.shape[1]), dtype=self._host_rows.dtype, pin_memory=pinned)
         torch.index_select(self._host_rows, 0, wanted, out=staged)
-        return staged.to(self.device, non_blocking=True).float().view(*near.shape, -1)
+        return staged.to(self.device, non_blocking=True)

@@ -8,10 +8,11 @@ import faiss
 import numpy as np
 import torch
 
-from retriever.gpu.loading import BLOCK_BYTES, VectorFile, on_host
+from retriever.gpu.loading import VectorFile, on_host
 from retriever.gpu.ordering import Found
 
 _TEMPORARY_BYTES = 512 << 20
+_ADDED_BYTES = 1 << 30  # each add moves all vectors within the device, so few large ones
 
 
 class FaissShard:
@@ -23,7 +24,7 @@ class FaissShard:
         self._resources.setTempMemory(_TEMPORARY_BYTES)
         self._index = self._empty(file.dimension, use_cuvs)
         rows = on_host(file, start, end)
-        step = max(1, BLOCK_BYTES // file.row_bytes)
+        step = max(1, _ADDED_BYTES // file.row_bytes)
         for at in range(0, self.rows, step):
             self._index.add(np.ascontiguousarray(rows[at : at + step].numpy(), dtype=np.float32))
 

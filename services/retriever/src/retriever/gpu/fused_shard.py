@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from retriever.gpu.kernels import TILES_FP16, Tile, chunk_maxima, chunk_scores, tile_for
-from retriever.gpu.ordering import Found
+from retriever.gpu.ordering import Found, stacked
 from retriever.gpu.selection import best_chunks, best_rows
 from retriever.gpu.tournament import empty_maxima
 
@@ -25,8 +25,7 @@ class FusedShard:
 
     def search(self, queries: torch.Tensor, top_k: int) -> Found:
         widest = self._tiles[-1].queries
-        parts = [self._search(part, top_k) for part in queries.split(widest)]
-        return Found(torch.cat([part.scores for part in parts]), torch.cat([part.ids for part in parts]))
+        return stacked([self._search(part, top_k) for part in queries.split(widest)])
 
     def _search(self, queries: torch.Tensor, top_k: int) -> Found:
         tile = tile_for(len(queries), self._tiles)

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from retriever.gpu.eight_bit import LEVELS
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -41,15 +43,15 @@ TILES_FP16 = (
     Tile(queries=256, rows=128, columns=64, stages=4, warps=8, programs_per_multiprocessor=1),
 )
 TILES_INT8 = (
-    Tile(queries=16, rows=128, columns=128, stages=3, warps=4, programs_per_multiprocessor=3),
-    Tile(queries=32, rows=128, columns=128, stages=3, warps=4, programs_per_multiprocessor=3),
+    Tile(queries=16, rows=128, columns=256, stages=2, warps=4, programs_per_multiprocessor=2),
+    Tile(queries=32, rows=128, columns=256, stages=2, warps=4, programs_per_multiprocessor=2, one_loop=True),
     Tile(queries=64, rows=128, columns=256, stages=2, warps=4, programs_per_multiprocessor=2, one_loop=True),
     Tile(queries=128, rows=128, columns=128, stages=3, warps=4, programs_per_multiprocessor=2, one_loop=True),
     Tile(queries=256, rows=128, columns=128, stages=4, warps=8, programs_per_multiprocessor=1, one_loop=True),
 )
 
 
-_PIECE = 32
+_PIECE = 16
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -99,7 +101,7 @@ def _chunk_scores(
     place = query * tl.num_programs(0) + tl.program_id(0)
     inside_chunk = tl.program_id(2) * PIECE + tl.arange(0, PIECE)
     row = tl.load(chosen + place) * CHUNK + inside_chunk
-    there = (row >= 0) & (row < rows)
+    there = (row >= 0) & (row < rows) & (inside_chunk < CHUNK)
     sums = tl.zeros((PIECE, COLUMNS), dtype=tl.float32)
     for first in range(0, DIMENSION, COLUMNS):
         column = first + tl.arange(0, COLUMNS)
@@ -111,12 +113,31 @@ def _chunk_scores(
     if EIGHT_BIT:
         total = total * tl.load(scales + row, mask=there, other=0.0)
     total = tl.where(there, total, float("-inf"))
-    tl.store(scores + place * CHUNK + inside_chunk, total)
+    tl.store(scores + place * CHUNK + inside_chunk, total, mask=inside_chunk < CHUNK)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _eight_bit_queries(
+    queries: tl.tensor, codes: tl.tensor, DIMENSION: tl.constexpr, WIDTH: tl.constexpr, LEVELS: tl.constexpr
+) -> None:
+    at = tl.program_id(0).to(tl.int64) * DIMENSION + tl.arange(0, WIDTH)
+    inside = tl.arange(0, WIDTH) < DIMENSION
+    query = tl.load(queries + at, mask=inside, other=0.0)
+    scale = LEVELS / tl.maximum(tl.max(tl.abs(query), axis=0), 1e-30)
+    tl.store(codes + at, tl.floor(query * scale + 0.5).to(tl.int8), mask=inside)
 
 
 def tile_for(queries: int, tiles: tuple[Tile, ...]) -> Tile:
     """The smallest tile that holds so many queries; the largest one if none does."""
     return next((tile for tile in tiles if tile.queries >= queries), tiles[-1])
+
+
+def eight_bit_queries(queries: torch.Tensor) -> torch.Tensor:
+    """Codes of float32 queries, int8; a query's own scale does not change the order of its scores, so none is kept."""
+    count, dimension = queries.shape
+    codes = torch.empty_like(queries, dtype=torch.int8)
+    _eight_bit_queries[(count,)](queries, codes, DIMENSION=dimension, WIDTH=triton.next_power_of_2(dimension), LEVELS=LEVELS)
+    return codes
 
 
 def chunk_maxima(
@@ -156,7 +177,7 @@ def chunk_scores(
     rows, dimension = vectors.shape
     count, width = chosen.shape
     scores = torch.empty((count, width, chunk), dtype=torch.float32, device=vectors.device)
-    _chunk_scores[(width, count, chunk // _PIECE)](
+    _chunk_scores[(width, count, triton.cdiv(chunk, _PIECE))](
         vectors,
         queries,
         scores if scales is None else scales,

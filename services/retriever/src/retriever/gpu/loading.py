@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch
-from retriever.gpu.eight_bit_shard import EightBit, to_eight_bit
+from retriever.gpu.eight_bit import EightBit, to_eight_bit
 
 BLOCK_BYTES = 64 << 20
 _DTYPES: dict[str, torch.dtype] = {"<f4": torch.float32, "<f2": torch.float16}

@@ -42,7 +42,7 @@ def open_search(vectors_file: Path, plan: GpuPlan) -> ShardedSearch:
     """
     file, devices = describe(vectors_file), chosen_devices(plan.devices)
     engine = plan.engine if plan.engine != "auto" else fastest(file, devices[0], plan)
-    refuse_impossible(engine, file)
+    refuse_impossible(engine, file, devices[0])
     refuse_too_large(engine, file, devices)
     return ShardedSearch(spread(file.rows, devices, maker(engine, file, plan)), file.dimension)
 
@@ -99,26 +99,31 @@ def _eight_bit(file: VectorFile, candidates: int) -> MakeShard:
     return make
 
 
-def possible(file: VectorFile) -> tuple[ExactEngine, ...]:
-    """The exact engines that are installed here and can search this file."""
+def possible(file: VectorFile, device: torch.device) -> tuple[ExactEngine, ...]:
+    """The exact engines that are installed here and can search this file on this device."""
     fits = file.dimension % _DIMENSION_STEP == 0 and file.dimension <= _WIDEST_DIMENSION
-    fused: tuple[ExactEngine, ...] = ("fused",) if fits and find_spec("triton") else ()
-    return (*fused, "torch", *(("faiss",) if _faiss_on_gpu() else ()))
+    fused: tuple[ExactEngine, ...] = ("fused",) if fits and device.type == "cuda" and find_spec("triton") else ()
+    return (*fused, "torch", *(("faiss",) if device.type == "cuda" and _faiss_on_gpu() else ()))
 
 
-def refuse_impossible(engine: Engine, file: VectorFile) -> None:
-    if engine == "faiss" and "faiss" not in possible(file):
+def refuse_impossible(engine: Engine, file: VectorFile, device: torch.device) -> None:
+    there = possible(file, device)
+    if engine == "faiss" and "faiss" not in there:
         raise ConfigurationError("The engine faiss needs FAISS built for GPUs. Install faiss-gpu-cuvs, or choose fused or torch.")
-    if engine in ("fused", "eight_bit") and "fused" not in possible(file):
+    if engine in ("fused", "eight_bit") and "fused" not in there:
         raise ConfigurationError(
-            f"The engine {engine} needs Triton and a dimension that is a multiple of {_DIMENSION_STEP} up to {_WIDEST_DIMENSION}; "
-            f"this index has {file.dimension}. Choose torch."
+            f"The engine {engine} needs a CUDA device, Triton and a dimension that is a multiple of {_DIMENSION_STEP} up to "
+            f"{_WIDEST_DIMENSION}; this index has {file.dimension}. Choose torch."
         )
 
 
 def refuse_too_large(engine: Engine, file: VectorFile, devices: Sequence[torch.device]) -> None:
-    """Refuses before hours of loading what cannot fit: vectors, and an eighth for what a search needs."""
-    needed = file.rows * file.dimension * (1 if engine == "eight_bit" else 2) * 9 // 8
+    """Refuses before minutes of loading what cannot fit: vectors, and an eighth for what a search needs.
+
+    FAISS holds them twice while the last of them are added.
+    """
+    bytes_a_number = {"eight_bit": 1, "faiss": 4}.get(engine, 2)
+    needed = file.rows * file.dimension * bytes_a_number * 9 // 8
     free = [torch.cuda.mem_get_info(device)[0] for device in devices if device.type == "cuda"]
     if free and needed > sum(free):
         raise ConfigurationError(
@@ -129,7 +134,7 @@ def refuse_too_large(engine: Engine, file: VectorFile, devices: Sequence[torch.d
 
 def fastest(file: VectorFile, device: torch.device, plan: GpuPlan) -> ExactEngine:
     """The exact engine that answers a batch of 64 soonest, measured on the first rows of the index."""
-    engines, sample = possible(file), min(file.rows, _SAMPLE_ROWS)
+    engines, sample = possible(file, device), min(file.rows, _SAMPLE_ROWS)
     took = {engine: _seconds(maker(engine, file, plan), sample, file.dimension, device) for engine in engines}
     return min(engines, key=took.__getitem__)
 

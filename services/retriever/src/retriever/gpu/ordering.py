@@ -41,6 +41,13 @@ def merge(parts: list[Found], count: int) -> Found:
     return best(torch.cat([part.scores for part in parts], dim=-1), ids.clamp(min=0), count)
 
 
+def stacked(parts: list[Found]) -> Found:
+    """Results of different queries, one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    return Found(torch.cat([part.scores for part in parts]), torch.cat([part.ids for part in parts]))
+
+
 def padded(found: Found, count: int) -> Found:
     """`found` with exactly `count` columns."""
     missing = count - found.scores.shape[-1]

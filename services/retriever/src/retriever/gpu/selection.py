@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from retriever.gpu import tournament
-from retriever.gpu.ordering import Found
+from retriever.gpu.ordering import Found, best
 
 _MOST_TAKEN, _WIDEST = 64, 16_384
 
@@ -39,14 +39,11 @@ def _take_best(
         part = tl.load(chosen + query * (width // PART) + place // PART, mask=there, other=-1)
         there = there & (part >= 0)
         ids = part * PART + place % PART
-    if PARTS_APART:
-        at = scores + query * query_stride + ids * place_stride
-    else:
-        at = scores + query * query_stride + place * place_stride
+    at = scores + query * query_stride + (ids if PARTS_APART else place) * place_stride
     bits = (tl.load(at, mask=there, other=float("-inf")) + 0.0).to(tl.int32, bitcast=True)
     ascending = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
     keys = tl.where(there, (ascending << 32) | (0xFFFFFFFF - ids), -0x7FFFFFFFFFFFFFFF)
-    for taken in range(0, count):
+    for taken in range(count):
         top = tl.max(keys, axis=0)
         top_bits = (top >> 32).to(tl.int32)
         score = (top_bits ^ ((top_bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
@@ -75,6 +72,14 @@ def best_rows(scores: torch.Tensor, chosen: torch.Tensor, count: int) -> Found:
     if count > _MOST_TAKEN or width > _WIDEST:
         return tournament.best_rows(scores, chosen, count)
     return _launch(scores, chosen, queries, width, min(count, width), strides=(width, 1), part=part, apart=False)
+
+
+def best_listed(scores: torch.Tensor, rows: torch.Tensor, count: int) -> Found:
+    """The best of the listed rows (queries, n), int64, −1 for none, by their scores of the same shape."""
+    queries, width = rows.shape
+    if count > _MOST_TAKEN or width > _WIDEST:
+        return best(scores.masked_fill(rows < 0, -torch.inf), rows.clamp(min=0), count)
+    return _launch(scores, rows, queries, width, min(count, width), strides=(width, 1), apart=False)
 
 
 def _launch(

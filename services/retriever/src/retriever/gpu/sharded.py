@@ -43,7 +43,7 @@ class ShardedSearch:
         for shard in self._shards:
             with _current(shard.device):
                 found = shard.search(queries.to(shard.device, non_blocking=True), min(top_k, shard.rows))
-            parts.append(Found(found.scores, torch.where(found.ids < 0, found.ids, found.ids + first_row)))
+            parts.append(found if first_row == 0 else Found(found.scores, torch.where(found.ids < 0, -1, found.ids + first_row)))
             first_row += shard.rows
         if len(parts) == 1:
             return parts[0]

@@ -1,0 +1,39 @@
+"""The kernels' logic without a card, through Triton's interpreter: TRITON_INTERPRET=1, and Triton installed beside torch."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs TRITON_INTERPRET=1", allow_module_level=True)
+pytest.importorskip("triton")
+
+from retriever.gpu import selection, tournament
+from retriever.gpu.eight_bit import to_eight_bit
+from retriever.gpu.eight_bit_shard import EightBitShard
+from retriever.gpu.fused_shard import FusedShard
+from retriever.gpu.torch_shard import TorchShard
+
+
+@pytest.mark.parametrize(("rows", "dimension", "queries", "top_k"), [(1, 64, 1, 3), (129, 48, 17, 3), (300, 64, 2, 70)])
+def test_fused_and_eight_bit_find_what_torch_finds(rows, dimension, queries, top_k):
+    random = np.random.default_rng(0)
+    vectors = torch.from_numpy(random.integers(-2, 3, (rows, dimension)).astype(np.float16))
+    asked = torch.from_numpy(random.integers(-2, 3, (queries, dimension)).astype(np.float32))
+    expected = TorchShard(vectors).search(asked, top_k)
+    width = min(rows, top_k)
+    fused = FusedShard(vectors).search(asked, top_k)
+    assert torch.equal(fused.ids[:, :width], expected.ids[:, :width])
+    assert torch.equal(fused.scores[:, :width], expected.scores[:, :width])
+    eight_bit = EightBitShard(to_eight_bit(vectors), vectors, candidates=64).search(asked, top_k)
+    assert torch.allclose(eight_bit.scores[:, :width], expected.scores[:, :width])
+
+
+@pytest.mark.parametrize(("chunks", "count"), [(5, 11), (300, 4)])
+def test_selection_by_kernel_is_selection_by_torch(chunks, count):
+    random = np.random.default_rng(1)
+    maxima = tournament.empty_maxima(chunks, 16, torch.device("cpu"))
+    maxima[:chunks] = torch.from_numpy(random.integers(-3, 4, (chunks, 16)).astype(np.float32))
+    assert torch.equal(selection.best_chunks(maxima, 3, count), tournament.best_chunks(maxima, 3, count))
