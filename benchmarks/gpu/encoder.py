@@ -3,7 +3,7 @@
     python benchmarks/gpu/encoder.py --out FOLDER
 
 Also the path of a batch behind it: encode, then search 21,015,324 × 768 vectors exactly, through the retriever's interface.
-Lengths of the queries are drawn once, 8 to 40 tokens, 14 on the median; a batch is sorted by length and cut, at 256 queries and
+Lengths of the queries are drawn once, 8 to 40 tokens, 14 on the median; a batch is sorted by length and cut, at 64 queries and
 more, where padding would exceed an eighth.
 """
 
@@ -22,7 +22,7 @@ from retriever.gpu.fused_shard import FusedShard
 from retriever.gpu.sharded import ShardedSearch
 
 BATCHES = (1, 8, 64, 512)
-MOST_PADDING, FEWEST_AT_ONCE = 1 / 8, 256
+MOST_PADDING, FEWEST_AT_ONCE = 1 / 8, 64
 
 
 def main() -> None:
