@@ -1,5 +1,7 @@
 """The search of several shards and the tournament behind every engine, by plain torch on the CPU."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,14 @@ def test_fewer_rows_than_asked_for_are_followed_by_minus_one():
     assert rows.tolist() == [[0, 1, -1, -1]]
     assert scores[0, :2].tolist() == [1.0, 0.5]
     assert len(shards) == 2
+
+
+def test_closing_lets_go_of_the_vectors():
+    vectors = torch.eye(4)
+    holders = sys.getrefcount(vectors)
+    search = ShardedSearch([TorchShard(vectors)], 4)
+    search.close()
+    assert sys.getrefcount(vectors) == holders
 
 
 def test_no_queries_give_no_rows_and_a_wrong_dimension_is_refused():

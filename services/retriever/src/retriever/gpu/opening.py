@@ -124,12 +124,18 @@ def refuse_too_large(engine: Engine, file: VectorFile, devices: Sequence[torch.d
     """
     bytes_a_number = {"eight_bit": 1, "faiss": 4}.get(engine, 2)
     needed = file.rows * file.dimension * bytes_a_number * 9 // 8
-    free = [torch.cuda.mem_get_info(device)[0] for device in devices if device.type == "cuda"]
+    free = [_free_bytes(device) for device in devices if device.type == "cuda"]
     if free and needed > sum(free):
         raise ConfigurationError(
             f"The engine {engine} needs {needed / 1e9:.0f} GB for {file.rows:,} vectors, {len(free)} devices have "
             f"{sum(free) / 1e9:.0f} GB free. Use more devices, or the engine eight_bit, which takes half."
         )
+
+
+def _free_bytes(device: torch.device) -> int:
+    """What the driver has free, and what torch holds from an index closed before."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + kept)
 
 
 def fastest(file: VectorFile, device: torch.device, plan: GpuPlan) -> ExactEngine:

@@ -38,6 +38,10 @@ class ShardedSearch:
         found = padded(self._search(torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)), top_k), top_k)
         return found.scores.cpu().numpy(), found.ids.cpu().numpy()
 
+    def close(self) -> None:
+        """Gives the vectors' memory back for another index; nothing can be searched any more."""
+        self._shards = ()
+
     def _search(self, queries: torch.Tensor, top_k: int) -> Found:
         first_row, parts = 0, []
         for shard in self._shards:
