@@ -58,7 +58,9 @@ class CachedSearch:
             for future in sorted(done, key=lambda future: coming[future]):
                 landed = future.result()
                 result = (
-                    replace(landed.result, cached=True, latency_ms=0.0) if future in known and not landed.result.failed else landed.result
+                    replace(landed.result, cached=True, latency_ms=0.0)
+                    if future in known and not landed.result.failed
+                    else landed.result
                 )
                 self._put(result, coming[future], queries, results)
                 error = landed.error or error
