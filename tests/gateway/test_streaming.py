@@ -9,8 +9,7 @@ import pytest
 from fastapi.responses import StreamingResponse
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 
-from gateway.streaming import MAX_WAITING, EventQueue
-from parallelsearch.errors import Overloaded
+from gateway.streaming import MAX_WAITING, EventQueue, ReaderTooSlow
 from parallelsearch.schemas.answers import TrajectoryModel
 from parallelsearch.schemas.events import EVENT, AnswerDelta, Done, Failed, ReasoningDelta, TurnStarted
 
@@ -171,7 +170,7 @@ def test_deltas_that_wait_are_joined_and_the_queue_is_bounded():
         queue.put(AnswerDelta(turn=0, text="d"))
         queue.close()
         events = [await queue.next() for _ in range(4)]
-        with pytest.raises(Overloaded):
+        with pytest.raises(ReaderTooSlow):
             for turn in range(MAX_WAITING + 1):
                 queue.put(TurnStarted(id="a", turn=turn))
         return events

@@ -181,3 +181,10 @@ def test_no_policy_output_breaks_the_loop_or_its_limits(script, max_turns, mode)
         assert "<answer> evil" not in observed.split("</information>")[0]
     if trajectory.answer is not None:
         assert any(trajectory.answer in text for text in script)
+
+
+def test_a_deadline_that_leaves_no_time_for_two_turns_makes_the_next_one_answer():
+    script = [BOTH, " Pissarro </answer>"]
+    trajectory, policy, _ = run(script, deadline_s=1.0, latency_s=0.4)
+    assert policy.contexts[1].endswith(OPENING)
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "Pissarro")

@@ -15,6 +15,7 @@ from gateway.endpoints.examples import examples_router
 from gateway.endpoints.page import page_router
 from gateway.headers import SecurityHeaders
 from gateway.limits import Limiter
+from gateway.mcp_endpoint import McpEndpoint
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
@@ -39,11 +40,14 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         trainer=create_client(settings.trainer_url, timeout_s=settings.trainer_timeout_s, transport=transports.trainer),
     )
 
+    mcp = McpEndpoint(settings, state["answers"], state["authenticator"], state["limiter"])
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(upstreams.kept_fresh())
             stack.push_async_callback(state["trainer"].aclose)
+            await stack.enter_async_context(mcp.running())
             if store is not None:
                 await stack.enter_async_context(store.open())
             yield state
@@ -58,6 +62,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
     )
     for router in (answers.router, stored.router, chat.router, training.router, examples_router(), page_router()):
         app.include_router(router)
+    app.router.routes.append(mcp.route)
     app.add_middleware(SecurityHeaders)
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])

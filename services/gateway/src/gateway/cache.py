@@ -6,7 +6,9 @@ import hashlib
 import random
 import unicodedata
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from enum import Enum, auto
+from typing import cast
 
 import orjson
 from redis.asyncio import Redis
@@ -17,6 +19,8 @@ from parallelsearch.rollout.types import Passage
 KEY_VERSION = "2"
 TTL_JITTER = 0.1
 COMPRESSION_LEVEL = 1
+CLAIM_MS = 2_000
+"""A claim of a process that was killed ends by itself."""
 Passages = tuple[Passage, ...]
 
 
@@ -44,12 +48,47 @@ def _load(value: bytes) -> Passages | None:
         return None
 
 
+class Claim(Enum):
+    """What a reader finds in place of a row."""
+
+    OURS = auto()
+    """Nobody else searches for it: the reader does, and writes it."""
+    THEIRS = auto()
+    """Another replica searches for it right now."""
+
+
+# For each of KEYS its value; else 1 if we may search for it, 0 if somebody else does. ARGV: milliseconds of a claim.
+_CLAIM = """
+local rows = {}
+for i, key in ipairs(KEYS) do
+  rows[i] = redis.call('GET', key)
+    or (redis.call('SET', key .. ':claim', 1, 'NX', 'PX', ARGV[1]) and 1 or 0)
+end
+return rows
+"""
+
+
+def _row_or_claim(value: object) -> Passages | Claim:
+    if isinstance(value, bytes):
+        passages = _load(value)
+        return Claim.OURS if passages is None else passages
+    return Claim.OURS if value else Claim.THEIRS
+
+
 class SearchCache:
     """Rows live for `ttl_s`, give or take a tenth, so that what was cached together does not expire together."""
 
     def __init__(self, link: RedisLink, *, ttl_s: int) -> None:
         self._link = link
         self._ttl_s = ttl_s
+
+    async def claim(self, keys: Sequence[str]) -> list[Passages | Claim]:
+        """All rows in one step, and a claim to each that is not there; all are ours where there is no cache."""
+        arguments = (*keys, str(CLAIM_MS))
+        values = await self._link.call(lambda redis: cast("Awaitable[list[object]]", redis.eval(_CLAIM, len(keys), *arguments)))
+        if values is None:
+            return [Claim.OURS] * len(keys)
+        return [_row_or_claim(value) for value in values]
 
     async def get(self, keys: Sequence[str]) -> list[Passages | None]:
         """One multi-get; None for each key that is not there."""
@@ -58,17 +97,19 @@ class SearchCache:
             return [None] * len(keys)
         return [_load(value) if isinstance(value, bytes) else None for value in values]
 
-    async def put(self, rows: Mapping[str, Passages]) -> None:
-        """One pipelined write."""
+    async def put(self, rows: Mapping[str, Passages], claimed: Sequence[str] = ()) -> None:
+        """One pipelined write, which also gives up the claims."""
         values = {key: _dump(passages) for key, passages in rows.items()}
 
         async def write(redis: Redis) -> list[object]:
             async with redis.pipeline(transaction=False) as pipeline:
                 for key, value in values.items():
                     pipeline.set(key, value, ex=self._expiry_s())
+                if claimed:
+                    pipeline.delete(*(f"{key}:claim" for key in claimed))
                 return await pipeline.execute()
 
-        if rows:
+        if rows or claimed:
             await self._link.call(write)
 
     def _expiry_s(self) -> int:

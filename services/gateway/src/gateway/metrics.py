@@ -21,6 +21,7 @@ LLM_CALLS = Histogram("parallelsearch_llm_calls_per_answer", "Generations of an 
 TURNS = Counter("parallelsearch_turns_total", "Turns by action (search: one sub-query, decomposed: several)", ["action"])
 CACHE = Counter("parallelsearch_cache_total", "Sub-queries by what the cache did", ["outcome"])
 CACHE_UP = Gauge("parallelsearch_cache_up", "1 while the cache answers")
+CIRCUIT_OPEN = Gauge("parallelsearch_circuit_open", "1 while an upstream is left alone after failures in a row", ["upstream"])
 CALLS = Counter("parallelsearch_calls_total", "Requests of the public API by the name of their key", ["key"])
 REFUSED = Counter("parallelsearch_refused_total", "Requests over their key's limit (429)", ["key", "limit"])
 STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored")

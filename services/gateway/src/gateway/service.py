@@ -42,7 +42,7 @@ class AnswerService:
         self._store = store
         self._settings = settings
         self._upstreams = upstreams
-        self._search = CachedSearch(upstreams.cache, upstreams.retriever, upstreams.version)
+        self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.version)
         self._in_flight = 0
 
     def stream(self, request: AnswerRequest, owner: str) -> AnswerStream:

@@ -32,6 +32,10 @@ MAX_WAITING = 4_096
 """More events than the widest rollout has once its deltas are joined."""
 
 
+class ReaderTooSlow(Exception):
+    """Raised into the rollout."""
+
+
 class EventQueue:
     """Single producer, single reader, in one event loop."""
 
@@ -44,13 +48,13 @@ class EventQueue:
         """Adds an event.
 
         Raises:
-            Overloaded: the reader is too far behind, which ends the rollout.
+            ReaderTooSlow: the reader is too far behind, which ends the rollout.
         """
         if self._waiting and (joined := _join(self._waiting[-1], event)):
             self._waiting[-1] = joined
             return
         if len(self._waiting) >= MAX_WAITING:
-            raise Overloaded("The stream is read too slowly.")
+            raise ReaderTooSlow
         self._waiting.append(event)
         self._changed.set()
 
@@ -170,4 +174,6 @@ class AnswerStream:
             trajectory = await self._task
         except ParallelSearchError as error:
             return Failed(**problem_body(error))
+        except ReaderTooSlow:
+            return Failed(**problem_body(Overloaded("The stream was read too slowly.")))
         return Done(**dict(trajectory))

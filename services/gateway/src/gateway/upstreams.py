@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import httpx2
 import structlog
 
+from gateway.breaker import CircuitBreaker
 from gateway.cache import SearchCache
+from gateway.flights import Flights, IndexVersion
 from gateway.redis_link import RedisLink
-from gateway.search import IndexVersion
 from gateway.settings import GatewaySettings
 from parallelsearch.clients.aiohttp_transport import AiohttpTransport
 from parallelsearch.clients.http import KEEP_ALIVE_S
@@ -55,14 +56,20 @@ class Upstreams:
         api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
         self._settings = settings
         self._policy_http = PolicyHttp(
-            settings.policy_base_url, timeout_s=settings.policy_timeout_s, api_key=api_key, transport=transports.policy or pool()
+            settings.policy_base_url,
+            timeout_s=settings.policy_timeout_s,
+            api_key=api_key,
+            transport=CircuitBreaker(transports.policy or pool(), "policy"),
         )
         self.retriever = RetrieverClient(
-            settings.retriever_url, timeout_s=settings.retriever_timeout_s, transport=transports.retriever or pool()
+            settings.retriever_url,
+            timeout_s=settings.retriever_timeout_s,
+            transport=CircuitBreaker(transports.retriever or pool(), "retriever"),
         )
         self.redis = RedisLink(settings.redis_url, timeout_s=settings.cache_timeout_s)
         self.cache = SearchCache(self.redis, ttl_s=settings.cache_ttl_s)
         self.version = IndexVersion()
+        self.flights = Flights(self.cache, self.retriever, self.version)
         self._policy: ConnectedPolicy | None = None
         self._policy_fault = "not asked yet"
         self._retriever_fault = "not asked yet"
@@ -97,6 +104,7 @@ class Upstreams:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            await self.flights.close()
             await self._policy_http.close()
             await self.retriever.close()
             await self.redis.close()

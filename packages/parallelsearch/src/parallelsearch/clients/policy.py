@@ -6,13 +6,18 @@ vLLM gets `TokenPolicyClient` (token ids in, token ids out); servers that only h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from parallelsearch.clients.policy_chat import ChatPolicyClient
 from parallelsearch.clients.policy_http import Json, PolicyHttp
 from parallelsearch.clients.policy_tokens import TokenPolicyClient
-from parallelsearch.errors import NotFound, ParallelSearchError, UpstreamUnavailable
+from parallelsearch.errors import NotFound, UpstreamUnavailable
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.types import PolicyIdentity
+
+M = TypeVar("M", bound=BaseModel)
 
 __all__ = [
     "ChatPolicyClient",
@@ -33,19 +38,41 @@ class PolicyDescription:
     context_tokens: int | None = None
     turn_tokens: int | None = None
     layout: Layout | None = None
+    special_tokens: tuple[str, ...] = ()
     tokenizes: bool = False
     """Whether it has vLLM's `/tokenize`."""
-    special_tokens: tuple[str, ...] = ()
+
+
+class _Tolerant(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Model(_Tolerant):
+    id: str
+    max_model_len: int | None = Field(default=None, ge=1)
+
+
+class _Models(_Tolerant):
+    data: list[_Model] = []
+
+
+class _OwnWords(_Tolerant):
+    """`GET /v1/policy` as far as it is needed; see `schemas.weights.PolicyInfo`."""
+
+    version: str = ""
+    context_length: int | None = Field(default=None, ge=1)
+    turn_tokens: int | None = Field(default=None, ge=1)
+    layout: Layout | None = None
+    special_tokens: list[str] = []
 
 
 async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescription:
     """Asks `GET /v1/policy` (ours), else `GET /v1/models`, and whether texts can be tokenised there.
 
     Raises:
-        UpstreamUnavailable: the server cannot be reached, or `model` is not among its models.
+        UpstreamUnavailable: the server cannot be reached or answers something else, or `model` is not among its models.
     """
-    listed = await http.get("v1/models")
-    models = {entry["id"]: entry for entry in listed.get("data", []) if isinstance(entry, dict) and "id" in entry}
+    models = {entry.id: entry for entry in _parsed(_Models, "v1/models", await http.get("v1/models")).data}
     if model is not None and model not in models:
         raise UpstreamUnavailable(
             f"The policy serves {', '.join(models) or 'no model'}, not {model}: set POLICY_MODEL to one of them."
@@ -53,17 +80,19 @@ async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescript
     name = model or next(iter(models), "")
     tokenizes = await _answers(http, "tokenize", {"model": name, "prompt": "a"})
     try:
-        own = await http.get("v1/policy")
-    except ParallelSearchError:
-        return PolicyDescription(PolicyIdentity(name), models.get(name, {}).get("max_model_len"), tokenizes=tokenizes)
+        own = _parsed(_OwnWords, "v1/policy", await http.get("v1/policy"))
+    except NotFound:
+        own = _OwnWords(context_length=models[name].max_model_len if name in models else None)
     return PolicyDescription(
-        PolicyIdentity(name, str(own.get("version", ""))),
-        own.get("context_length"),
-        own.get("turn_tokens"),
-        Layout(own["layout"]) if own.get("layout") else None,
-        tokenizes,
-        tuple(own.get("special_tokens") or ()),
+        PolicyIdentity(name, own.version), own.context_length, own.turn_tokens, own.layout, tuple(own.special_tokens), tokenizes
     )
+
+
+def _parsed(kind: type[M], path: str, body: Json) -> M:
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise UpstreamUnavailable(f"The policy's answer to /{path} is not in the form that was expected.") from error
 
 
 async def _answers(http: PolicyHttp, path: str, body: Json) -> bool:

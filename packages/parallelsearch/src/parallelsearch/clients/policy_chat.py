@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import httpx2
 
-from parallelsearch.clients.policy_http import Json, PolicyHttp, first_choice, identity
+from parallelsearch.clients.policy_http import Json, PolicyHttp, count, first_choice, identity
 from parallelsearch.protocol.tags import CLOSING_TAGS
 from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, Segment
 
@@ -37,8 +37,7 @@ class ChatPolicyClient:
             return await self._generate_streaming(body, on_text)
         answer, headers = await self._http.post("v1/chat/completions", body)
         choice = first_choice(answer)
-        text = str((choice.get("message") or {}).get("content") or "")
-        return self._generation(text, choice.get("finish_reason"), answer.get("usage") or {}, headers)
+        return self._generation(_content(choice.get("message")), choice.get("finish_reason"), answer.get("usage"), headers)
 
     def _body(self, prompt: str, segments: Sequence[Segment], sampling: Sampling) -> Json:
         messages = [{"role": "user", "content": prompt}]
@@ -59,8 +58,7 @@ class ChatPolicyClient:
 
     async def _generate_streaming(self, body: Json, on_text: OnText) -> Generation:
         pieces: list[str] = []
-        finish_reason: str | None = None
-        usage: Json = {}
+        finish_reason, usage = None, None
         async with self._http.stream("v1/chat/completions", body) as answer:
             async for chunk in answer.chunks:
                 usage = chunk.get("usage") or usage
@@ -68,18 +66,22 @@ class ChatPolicyClient:
                     continue
                 choice = first_choice(chunk)
                 finish_reason = choice.get("finish_reason") or finish_reason
-                if text := str((choice.get("delta") or choice.get("message") or {}).get("content") or ""):
+                if text := _content(choice.get("delta") or choice.get("message")):
                     pieces.append(text)
                     on_text(text)
         return self._generation("".join(pieces), finish_reason, usage, answer.headers)
 
-    def _generation(self, text: str, finish_reason: str | None, usage: Json, headers: httpx2.Headers) -> Generation:
+    def _generation(self, text: str, finish_reason: object, usage: object, headers: httpx2.Headers) -> Generation:
         return Generation(
             text=close_block(text) if finish_reason == "stop" else text,
-            prompt_tokens=usage.get("prompt_tokens") or 0,
-            completion_tokens=usage.get("completion_tokens") or 0,
+            prompt_tokens=count(usage, "prompt_tokens"),
+            completion_tokens=count(usage, "completion_tokens"),
             identity=identity(self._model, headers),
         )
+
+
+def _content(message: object) -> str:
+    return str(message.get("content") or "") if isinstance(message, dict) else ""
 
 
 def close_block(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import orjson
+import stamina
 
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import UpstreamUnavailable
@@ -43,24 +44,33 @@ class PolicyHttp:
         await self._http.aclose()
 
     async def get(self, path: str) -> Json:
-        async with named(NAME):
-            response = await self._http.get(path, headers=self._headers)
-        return _json(check(response, NAME).content)
+        return _json((await self._send(self._http.build_request("GET", path, headers=self._headers))).content)
 
     async def post(self, path: str, body: Json) -> tuple[Json, httpx2.Headers]:
-        async with named(NAME):
-            response = await self._http.post(path, content=orjson.dumps(body), headers=self._headers)
-        return _json(check(response, NAME).content), response.headers
+        response = await self._send(self._http.build_request("POST", path, content=orjson.dumps(body), headers=self._headers))
+        return _json(response.content), response.headers
 
     @asynccontextmanager
     async def stream(self, path: str, body: Json) -> AsyncIterator[Chunks]:
         """Asks for a stream, with the usage at its end; the request is aborted when the block is left early."""
         content = orjson.dumps(body | {"stream": True, "stream_options": {"include_usage": True}})
-        async with named(NAME), self._http.stream("POST", path, content=content, headers=self._headers) as response:
-            if not response.is_success:
-                await response.aread()
-            check(response, NAME)
+        response = await self._send(self._http.build_request("POST", path, content=content, headers=self._headers), stream=True)
+        async with named(NAME), aclosing(response):
             yield Chunks(_chunks(response), response.headers)
+
+    async def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+        """The answer, if it is a success. Tried again only where the server never began to answer."""
+        async for attempt in stamina.retry_context(on=_never_answered, attempts=2, wait_initial=0.05, wait_max=0.2):
+            with attempt:
+                async with named(NAME):
+                    response = await self._http.send(request, stream=stream)
+                    if stream and not response.is_success:
+                        await response.aread()
+        return check(response, NAME)
+
+
+def _never_answered(error: Exception) -> bool:
+    return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.RemoteProtocolError)
 
 
 async def _chunks(response: httpx2.Response) -> AsyncIterator[Json]:
@@ -89,6 +99,12 @@ def _json(content: bytes | str) -> Json:
 
 def _message(error: object) -> str:
     return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+
+
+def count(usage: object, name: str) -> int:
+    """A number of tokens as the server counts them; 0 where it does not say."""
+    number = usage.get(name) if isinstance(usage, dict) else None
+    return number if isinstance(number, int) else 0
 
 
 def first_choice(answer: Json) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from parallelsearch.clients.policy_http import Json, PolicyHttp, first_choice, identity
+from parallelsearch.clients.policy_http import Json, PolicyHttp, count, first_choice, identity
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, Segment
 
@@ -26,7 +26,7 @@ class TokenPolicyClient:
     async def truncate(self, text: str, max_tokens: int) -> str:
         tokens = (await self._encode(text))[:max_tokens]
         answer, _ = await self._http.post("detokenize", {"model": self._model, "tokens": tokens})
-        return str(answer["prompt"])
+        return str(answer.get("prompt", ""))
 
     async def count_prompt(self, prompt: str) -> int:
         return len(await self._encode(prompt, chat=True))
@@ -52,7 +52,7 @@ class TokenPolicyClient:
             return await self._generate_streaming(body, len(context), on_text)
         answer, headers = await self._http.post("v1/completions", body)
         choice = first_choice(answer)
-        token_ids = tuple(choice.get("token_ids") or ())
+        token_ids = _token_ids(choice)
         return Generation(
             text=str(choice.get("text") or ""),
             token_ids=token_ids,
@@ -71,7 +71,7 @@ class TokenPolicyClient:
                 if not chunk.get("choices"):
                     continue
                 choice = first_choice(chunk)
-                token_ids += choice.get("token_ids") or ()
+                token_ids += _token_ids(choice)
                 if text := str(choice.get("text") or ""):
                     pieces.append(text)
                     on_text(text)
@@ -95,14 +95,21 @@ class TokenPolicyClient:
         else:
             body |= {"prompt": text, "add_special_tokens": False}
         answer, _ = await self._http.post("tokenize", body)
-        tokens = answer.get("tokens")
-        if not isinstance(tokens, list):
-            raise UpstreamUnavailable("The policy's answer to /tokenize holds no tokens.")
-        self._encoded[key] = tuple(tokens)
+        self._encoded[key] = _checked(answer.get("tokens"))
         if len(self._encoded) > CACHED_TEXTS:
             self._encoded.popitem(last=False)
         return self._encoded[key]
 
 
 def _completion_tokens(answer: Json) -> int:
-    return (answer.get("usage") or {}).get("completion_tokens") or 0
+    return count(answer.get("usage"), "completion_tokens")
+
+
+def _token_ids(choice: Json) -> tuple[int, ...]:
+    return _checked(choice.get("token_ids") or [])
+
+
+def _checked(tokens: object) -> tuple[int, ...]:
+    if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        raise UpstreamUnavailable("The policy's answer holds something else for token ids.")
+    return tuple(tokens)

@@ -12,7 +12,7 @@ import stamina
 from pydantic import ValidationError
 
 from parallelsearch.clients.http import check, create_client, named
-from parallelsearch.errors import InvalidInput, ParallelSearchError, RetrievalFailed, UpstreamUnavailable
+from parallelsearch.errors import ParallelSearchError, RetrievalFailed, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import SubQueryResult
 from parallelsearch.schemas.retrieval import IndexModel, RetrieveResponse
@@ -50,7 +50,7 @@ class RetrieverClient:
             return SearchBatch(())
         try:
             return await self._retrieve(queries, top_k)
-        except (UpstreamUnavailable, InvalidInput) as error:
+        except ParallelSearchError as error:
             if len(queries) == 1 or _is_down(error):
                 raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
         return await self._one_by_one(queries, top_k)

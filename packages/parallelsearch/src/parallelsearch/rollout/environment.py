@@ -90,6 +90,7 @@ class SearchEnvironment:
         self._exchanges: list[_Exchange] = []
         self._searched: set[str] = set()
         self._shown: set[str] = set()
+        self._no_more_searches = False
 
     @property
     def fits(self) -> bool:
@@ -99,7 +100,11 @@ class SearchEnvironment:
     @property
     def is_last(self) -> bool:
         """Whether the next generation is the one in which only an answer counts."""
-        return len(self.turns) >= self.settings.searches
+        return self._no_more_searches or len(self.turns) >= self.settings.searches
+
+    def stop_searching(self) -> None:
+        """Makes the next generation the last, since time is short."""
+        self._no_more_searches = True
 
     @property
     def opening(self) -> str:

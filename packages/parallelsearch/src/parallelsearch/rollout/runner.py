@@ -16,6 +16,9 @@ from parallelsearch.rollout.observer import RolloutObserver
 from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import PolicyIdentity, StopReason, Timings, Trajectory, Usage
 
+TURNS_KEPT = 2
+"""When the deadline leaves less time than this many turns as long as the longest so far, the next one has to answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
@@ -78,7 +81,8 @@ async def _loop(
         final_newline=observation.layout is Layout.PAPER,
         special_tokens=observation.special_tokens,
     )
-    started = time.perf_counter()
+    begin = started = time.perf_counter()
+    longest_s = 0.0
     prompt_tokens = await policy.count_prompt(prompt)
     environment = SearchEnvironment(settings, search, policy, prompt_tokens=prompt_tokens, observer=observer)
     progress.environment = environment
@@ -106,7 +110,10 @@ async def _loop(
         )
         if step.stop_reason is not None:
             return step.stop_reason
-        started = time.perf_counter()
+        now = time.perf_counter()
+        longest_s, started = max(longest_s, now - started), now
+        if now - begin + TURNS_KEPT * longest_s > request.deadline_s:
+            environment.stop_searching()
 
 
 def _record(request: RolloutRequest, progress: _Progress, stop_reason: StopReason, detail: str, total_ms: float) -> Trajectory:

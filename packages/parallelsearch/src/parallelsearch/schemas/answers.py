@@ -11,13 +11,14 @@ from parallelsearch.schemas.base import NonBlankText, WireModel
 from parallelsearch.schemas.retrieval import MAX_TOP_K, PassageModel, Query
 
 MAX_QUESTION_CHARACTERS = 8_192
+Question = Annotated[NonBlankText, Field(max_length=MAX_QUESTION_CHARACTERS)]
 CacheUse = Literal["use", "bypass"]
 
 
 class AnswerRequest(WireModel):
     """What may be asked of the gateway. Limits left out are the service's."""
 
-    question: Annotated[NonBlankText, Field(max_length=MAX_QUESTION_CHARACTERS)]
+    question: Question
     top_k: StrictInt = Field(default=3, ge=1, le=20)
     max_turns: StrictInt = Field(default=4, ge=0, le=16, description="Searches at most; 0 answers without searching.")
     max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
