@@ -35,17 +35,17 @@ class Platform:
         self.script.write_text(f"#!/bin/sh\n{text}\n")
         self.script.chmod(0o755)
 
-    @property
-    def settings(self):
-        return TrainerSettings(
-            runs_dir=self.folder / "runs",
-            model_roots=(self.folder / "models",),
-            data_roots=(self.folder / "data",),
-            openrlhf_python=self.script,
-            admin_token=TOKEN,
-            poll_s=0.05,
-            cancel_grace_s=1,
-        )
+    def settings(self, **changes):
+        values = {
+            "runs_dir": self.folder / "runs",
+            "model_roots": (self.folder / "models",),
+            "data_roots": (self.folder / "data",),
+            "openrlhf_python": self.script,
+            "admin_token": TOKEN,
+            "poll_s": 0.05,
+            "cancel_grace_s": 1,
+        }
+        return TrainerSettings(**{**values, **changes})
 
     def spec(self, **changes):
         return {"kind": "reinforcement", "name": "small", "model": "small", "data": "train.jsonl", **changes}
@@ -78,9 +78,9 @@ def start_trainer(platform):
     """`start_trainer(gpus=1)` gives a client of a running trainer; each call is a new start over the same state."""
     with ExitStack() as stack:
 
-        def start(*, gpus=1, launchers=None, token=TOKEN, **arguments):
-            local = {LauncherName.LOCAL: LocalLauncher(gpus=lambda: gpus, grace_s=1)}
-            app = create_app(platform.settings, launchers or local, **arguments)
+        def start(*, gpus=1, launchers=None, token=TOKEN, max_running=1, **arguments):
+            local = {LauncherName.LOCAL: LocalLauncher(gpus=lambda: [f"gpu-{n}" for n in range(gpus)], grace_s=1)}
+            app = create_app(platform.settings(max_running=max_running), launchers or local, **arguments)
             headers = {"authorization": f"Bearer {token}"} if token else {}
             return stack.enter_context(Client(app, headers=headers))
 

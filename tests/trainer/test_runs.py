@@ -83,6 +83,25 @@ def test_runs_wait_for_their_turn_and_a_queued_one_can_be_cancelled(start_traine
     trainer.delete(f"{RUNS}/{first}")
 
 
+def test_runs_side_by_side_get_gpus_of_their_own(start_trainer, platform):
+    platform.does("echo $CUDA_VISIBLE_DEVICES; sleep 60")
+    trainer = start_trainer(gpus=3, max_running=4)
+    wide = trainer.submit(platform.spec(resources={"gpus_per_node": 2})).json()["id"]
+    narrow, waiting = (trainer.submit(platform.spec()).json()["id"] for _ in range(2))
+    for run_id in (wide, narrow):
+        trainer.wait(run_id, "running")
+    logs = [next(trainer.get(f"{RUNS}/{run_id}/logs").iter_lines(), "") for run_id in (wide, narrow)]
+    while "" in logs:
+        logs = [next(trainer.get(f"{RUNS}/{run_id}/logs").iter_lines(), "") for run_id in (wide, narrow)]
+
+    assert logs == ["gpu-0,gpu-1", "gpu-2"]
+    assert trainer.run(waiting)["state"] == "queued"
+    trainer.delete(f"{RUNS}/{narrow}")
+    assert trainer.wait(waiting, "running")
+    for run_id in (wide, waiting):
+        trainer.delete(f"{RUNS}/{run_id}")
+
+
 def test_a_restarted_trainer_knows_its_running_run(start_trainer, platform):
     gate = platform.folder / "gate"
     platform.does(f"while [ ! -e {gate} ]; do sleep 0.05; done; echo done")

@@ -9,35 +9,40 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LaunchRefused, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, Status
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Each run starts a Ray of its own: apart from the others', under a short path (sockets), and not with a third of the memory.
+RAY = {"RAY_TMPDIR": "/tmp/ray-{run_id}", "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "8000000000"}
 EXIT_CODE = "exit_code"
 MAX_READ = 1_000_000
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
 WRAPPER = 'set +e; "$@"; code=$?; echo $code > "$0.new" && mv "$0.new" "$0"; exit $code'
 
 
-def count_gpus() -> int:
-    """NVIDIA GPUs that the driver shows on this machine."""
-    return len([path for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit()])
+def visible_gpus() -> tuple[str, ...]:
+    """The NVIDIA GPUs that the driver shows here, or those that CUDA_VISIBLE_DEVICES leaves of them."""
+    there = sorted(int(name) for path in Path("/dev").glob("nvidia[0-9]*") if (name := path.name.removeprefix("nvidia")).isdigit())
+    given = os.environ.get(VISIBLE)
+    return tuple(part for part in given.split(",") if part) if there and given is not None else tuple(map(str, there))
 
 
 class LocalLauncher:
-    """`gpus` counts the machine's GPUs; `grace_s` is how long a cancelled run may take before it is killed."""
+    """`gpus` names the machine's GPUs; each run gets free ones. `grace_s` is how long a cancelled run may take to end by itself."""
 
-    def __init__(self, *, gpus: Callable[[], int] = count_gpus, grace_s: float = 10.0) -> None:
+    def __init__(self, *, gpus: Callable[[], Sequence[str]] = visible_gpus, grace_s: float = 10.0) -> None:
         self._gpus = gpus
         self._grace_s = grace_s
 
     def check(self, resources: ResourcesSpec) -> None:
-        there = self._gpus()
+        there = len(self._gpus())
         if resources.nodes > 1:
             raise LaunchRefused("resources.nodes: the local launcher has one machine; use ray or kubernetes for several.")
         if there == 0:
@@ -55,12 +60,20 @@ class LocalLauncher:
             raise LaunchRefused(f"{executable} is not there: make OpenRLHF's environment first (see docs/training.md).")
         running = next(_processes_of(job.run_id), None)
         if running is None:
-            running = self._spawn(job)
+            running = self._spawn(job, self._free_gpus(job.resources.gpus_per_node))
         return f"{running.pid}:{running.create_time()}"
 
-    def _spawn(self, job: Job) -> psutil.Process:
+    def _free_gpus(self, wanted: int) -> str:
+        taken = {gpu for _, environment in _processes_with(RUN_ID) for gpu in environment.get(VISIBLE, "").split(",")}
+        free = [gpu for gpu in self._gpus() if gpu not in taken]
+        if len(free) < wanted:
+            raise LauncherUnavailable(f"{wanted} GPUs are needed, {len(free)} are free.")
+        return ",".join(free[:wanted])
+
+    def _spawn(self, job: Job, gpus: str) -> psutil.Process:
         command = ["/bin/sh", "-c", WRAPPER, str(job.folder.resolve() / EXIT_CODE), *job.command]
-        environment = {**os.environ, **job.environment, RUN_ID: job.run_id, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, **job.environment, RUN_ID: job.run_id, VISIBLE: gpus, "PYTHONUNBUFFERED": "1"}
+        environment |= {name: value.format(run_id=job.run_id) for name, value in RAY.items()}
         with job.log.open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -116,10 +129,16 @@ def _leader(handle: str) -> psutil.Process | None:
 
 
 def _processes_of(run_id: str) -> Iterator[psutil.Process]:
+    return (process for process, environment in _processes_with(RUN_ID) if environment[RUN_ID] == run_id)
+
+
+def _processes_with(variable: str) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """Living processes whose environment can be read and has the variable, each with its environment."""
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(RUN_ID) == run_id:
-                yield process
+            environment = process.environ()
+            if process.status() != psutil.STATUS_ZOMBIE and variable in environment:
+                yield process, environment
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
 
