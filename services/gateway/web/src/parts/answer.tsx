@@ -3,6 +3,9 @@ import { stopInWords } from "../format";
 import type { Trace } from "../trace";
 import type { Citation } from "../wire";
 
+/** From here on an answer is set as text, not as a headline. */
+const LONG = 90;
+
 export interface AnswerProps {
   trace: Trace;
   onCite: (citation: Citation) => void;
@@ -20,7 +23,7 @@ export function Answer({ trace, onCite }: AnswerProps) {
   return (
     <div class="answer-block">
       {trace.answer.trim() ? (
-        <p class="answer">
+        <p class="answer" data-long={trace.answer.length > LONG}>
           <bdi>{trace.answer.trim()}</bdi>
           {citations.length > 0 && (
             <span class="cites">
