@@ -48,6 +48,8 @@ def main(arguments: list[str]) -> None:
                 raise SystemExit("usage: python -m policy [prepare | merge BASE ADAPTER TARGET]")
     except ConfigurationError as error:
         raise SystemExit(f"configuration: {error.detail}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("[policy] ended before it was ready") from None
 
 
 if __name__ == "__main__":

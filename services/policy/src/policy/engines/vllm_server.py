@@ -28,6 +28,7 @@ from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
 from vllm.inputs import TokensPrompt
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+from parallelsearch.errors import ConfigurationError
 from policy.engines.interface import Engine, EngineFault
 from policy.progress import phase
 
@@ -36,6 +37,7 @@ Extension = Callable[[FastAPI, Engine], AbstractAsyncContextManager[None]]
 
 PROGRESS_COUNTERS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 KEEP_ALIVE_S = 75
+LAST_WORDS = 500
 
 
 class VllmEngine:
@@ -92,6 +94,16 @@ def named(action: str) -> Iterator[None]:
         raise EngineFault(f"{action} failed ({type(error).__name__}: {error})") from error
 
 
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turns what vLLM raises while it starts into one sentence; what its processes have to say stands in the log above."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        words = " ".join(str(error).split())[:LAST_WORDS]
+        raise ConfigurationError(f"The engine could not start with this model and these settings: {words}") from error
+
+
 def parse(arguments: list[str]) -> Namespace:
     """vLLM's own reading of a command line; SystemExit where it finds it wrong."""
     args: Namespace = make_arg_parser(FlexibleArgumentParser(prog="vllm")).parse_args(arguments)
@@ -113,7 +125,7 @@ async def _serve(args: Namespace, extend: Extension) -> None:
     signal.signal(signal.SIGTERM, interrupt)
     _, sock = setup_server(args, reuse_port=False)
     async with AsyncExitStack() as stack:
-        with phase("loading the model into the engine"):
+        with phase("loading the model into the engine"), refusals():
             client = await stack.enter_async_context(build_async_engine_client(args))
         tasks = await client.get_supported_tasks()
         app = build_app(args, tasks, client.model_config)
