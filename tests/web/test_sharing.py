@@ -51,6 +51,7 @@ def test_replaying_fills_the_lanes_again(answered):
     def width():
         return answered.locator(".lane .bar").first.bounding_box()["width"]
 
+    answered.wait_for_timeout(600)  # the axis comes to rest
     full = width()
     answered.get_by_role("button", name="Replay").click()
     answered.wait_for_timeout(60)
