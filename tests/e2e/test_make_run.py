@@ -193,8 +193,8 @@ def test_what_passages_say_changes_no_action(platform, tmp_path):
         elif isinstance(turn.action, AnswerActionModel) and not turn.action.opened:
             assert isinstance(action, Answer)
     assert trajectory.usage.llm_calls == len(trajectory.turns)
-    assert trajectory.usage.sub_queries == 2
-    assert not any("PWNED" in query for turn in trajectory.turns for query in getattr(turn.action, "queries", []))
+    searches = [turn for turn in trajectory.turns if isinstance(turn.action, SearchActionModel)]
+    assert trajectory.usage.sub_queries == sum(len(turn.action.queries) for turn in searches if not turn.repeated)
     found = [passage.text for observed in trajectory.turns[0].observation for passage in observed.passages]
     assert any("PWNED" in text for text in found), "the poison was retrieved"
 
