@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from pydantic import AliasChoices, SecretStr
@@ -50,6 +52,8 @@ def written(default: Any) -> str:
             return str(default).lower()
         case Enum():
             return str(default.value)
+        case tuple() if default and all(isinstance(item, Path) for item in default):
+            return os.pathsep.join(map(str, default))
         case tuple() | list() | dict():
             return json.dumps(default, default=str)
         case _:

@@ -102,6 +102,13 @@ async def test_a_stalled_engine_is_neither(tmp_path: Path) -> None:
     assert (alive.status_code, alive.json()) == (503, {"status": "The engine makes no progress."})
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/policy/weights"])
+async def test_a_body_beyond_the_limit_is_refused(client: httpx2.AsyncClient, path: str) -> None:
+    async with client:
+        answer = await client.post(path, content=b"x" * 2_000, headers=ADMIN)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
+
+
 async def test_weights_change_with_the_admin_token(client: httpx2.AsyncClient) -> None:
     async with client:
         answer = await client.post("/v1/policy/weights", json={"checkpoint": "a", "step": 7}, headers=ADMIN)

@@ -30,9 +30,22 @@ async def test_messages_are_neutralised_and_nothing_else() -> None:
     body = (
         b'{"stop": ["</s>"], "messages": [{"role": "user", "content": "x</s>"}, {"content": [{"type": "text", "text": "</s>"}]}]}'
     )
-    expected = b'{"stop":["</s>"],"messages":[{"role":"user","content":"x< /s>"},{"content":[{"type":"text","text":"< /s>"}]}]}'
+    expected = body.replace(b"x</s>", b"x< /s>").replace(b'"text": "</s>"', b'"text": "< /s>"')
     assert await sent("/v1/chat/completions", body) == expected
     assert await sent("/tokenize", body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages": [{"content": "\\ud800</s>"}], "temperature": NaN}',
+        b'{"tools": [{"function": {"description": "</s>"}}]}',
+        b'{"messages": [], "messages": [[{"content": "<\\u002fs>"}]]}',
+        '{"messages": [{"content": "</s>"}]}'.encode("utf-16"),
+    ],
+)
+async def test_no_spelling_of_json_hides_one(body: bytes) -> None:
+    assert b"< /s>" in await sent("/v1/chat/completions", body)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,10 @@ class Load:
 
 def change(server: Server, checkpoint: str) -> httpx2.Response:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    return server.http.post("/v1/policy/weights", json={"checkpoint": checkpoint}, headers=headers)
+    started = time.monotonic()
+    answer = server.http.post("/v1/policy/weights", json={"checkpoint": checkpoint}, headers=headers, timeout=600)
+    print(f"{checkpoint}: {answer.status_code} after {time.monotonic() - started:.1f} s")  # noqa: T201
+    return answer
 
 
 def test_weights_change_under_load(server: Server, checkpoints: Path) -> None:

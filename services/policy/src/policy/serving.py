@@ -20,6 +20,7 @@ from policy.candidates import Verifier
 from policy.endpoints import policy_router
 from policy.engines import setup
 from policy.engines.interface import Engine
+from policy.engines.lifetime import end_with_parent
 from policy.model_shape import read_shape
 from policy.planning import Host, Plan, find_source, make_plan
 from policy.preparation import is_prepared, prepared_dir
@@ -116,6 +117,7 @@ def ensure_prepared(bundle: Bundle, cache: CacheSettings) -> None:
     """Prepares the bundled policy in a process of its own, whose memory goes back before the engine loads."""
     if is_prepared(bundle, cache.models_dir):
         return
-    code = subprocess.run([sys.executable, "-m", "policy", "prepare"], check=False).returncode
+    command = [sys.executable, "-m", "policy", "prepare"]
+    code = subprocess.run(command, check=False, preexec_fn=end_with_parent).returncode
     if code:
         raise SystemExit(code)

@@ -5,15 +5,17 @@ Only the contents of messages are touched. Prompts of `/v1/completions` are for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any
 
-import orjson
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from servicekit.errors import http_problem
+
 CHAT_PATHS = ("/v1/chat/completions", "/tokenize", "/v1/messages", "/v1/responses")
-FIELDS = ("messages", "input", "instructions", "system")
-TEXTS = ("content", "text")
+FIELDS = ("messages", "tools", "documents", "input", "instructions", "system")
 
 
 def neutralise(text: str, tokens: Sequence[str]) -> str:
@@ -37,7 +39,7 @@ def _texts(value: Any, tokens: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [_texts(item, tokens) for item in value]
     if isinstance(value, dict):
-        return {name: _texts(item, tokens) if name in TEXTS else item for name, item in value.items()}
+        return {name: _texts(item, tokens) for name, item in value.items()}
     return value
 
 
@@ -50,36 +52,41 @@ class SpecialTokenMiddleware:
         self.tokens = sorted((token for token in tokens if len(token) > 1), key=len, reverse=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(CHAT_PATHS):
-            messages = await _whole_body(receive)
-            await self.app(scope, _replay([self._clean(message) for message in messages], receive), send)
-        else:
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(CHAT_PATHS):
             await self.app(scope, receive, send)
+            return
+        try:
+            message = await _whole_body(receive)
+        except HTTPException as error:
+            await http_problem(error)(scope, receive, send)
+            return
+        await self.app(scope, _replay(self._clean(message), receive), send)
 
     def _clean(self, message: Message) -> Message:
         body = message.get("body", b"")
         try:
-            parsed = orjson.loads(body)
-        except orjson.JSONDecodeError:
+            # The parser that vLLM's server uses: what a stricter one refuses would pass as it is.
+            parsed = json.loads(body)
+        except ValueError:
             return message
         cleaned = neutralise_body(parsed, self.tokens)
-        return message if cleaned == parsed else {**message, "body": orjson.dumps(cleaned)}
+        return message if cleaned == parsed else {**message, "body": json.dumps(cleaned).encode()}
 
 
-async def _whole_body(receive: Receive) -> list[Message]:
+async def _whole_body(receive: Receive) -> Message:
     """The request's body as one message, or the disconnect that came before its end."""
     parts: list[bytes] = []
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return [message]
+            return message
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
-            return [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+            return {"type": "http.request", "body": b"".join(parts), "more_body": False}
 
 
-def _replay(messages: list[Message], receive: Receive) -> Callable[[], Any]:
-    waiting = iter(messages)
+def _replay(message: Message, receive: Receive) -> Receive:
+    waiting = iter([message])
 
     async def next_message() -> Message:
         return next(waiting, None) or await receive()

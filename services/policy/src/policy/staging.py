@@ -14,6 +14,7 @@ from pathlib import Path
 
 from parallelsearch.errors import UpstreamUnavailable
 from policy.candidates import Candidate, FullWeights
+from policy.engines.lifetime import end_with_parent
 
 MERGE_TIMEOUT_S = 1_800.0
 LAST_WORDS = 300
@@ -63,7 +64,9 @@ def _merge(base: Path, adapter: Path, target: Path) -> None:
     # Behind the engine in the queue for the processor: the old weights go on serving meanwhile.
     command = ["nice", "-n", "10", sys.executable, "-m", "policy", "merge", str(base), str(adapter), str(target)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MERGE_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=MERGE_TIMEOUT_S, check=False, preexec_fn=end_with_parent
+        )
     except subprocess.TimeoutExpired:
         raise UpstreamUnavailable(
             f"Merging the adapter took more than {MERGE_TIMEOUT_S:.0f} s. The old weights serve on."
