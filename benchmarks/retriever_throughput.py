@@ -81,7 +81,10 @@ def measure(server: Server, questions: list[str], seconds: float) -> list[Run]:
     return runs
 
 
-HEADINGS = "server | clients | queries | answered | failed | per s | p50 ms | p99 ms | server CPU ms/query | server cores | generator cores"
+HEADINGS = (
+    "server | clients | queries | answered | failed | per s | p50 ms | p99 ms | "
+    "server CPU ms/query | server cores | generator cores"
+)
 
 
 def main() -> None:
