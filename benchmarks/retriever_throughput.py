@@ -28,8 +28,10 @@ class Run:
     per_s: float
     p50_ms: float
     p99_ms: float
-    server_cpu: float
-    generator_cpu: float
+    server_cpu_ms: float
+    """CPU time of the server per query: what other load on the machine changes least."""
+    server_cores: float
+    generator_cores: float
 
 
 async def load(server: Server, questions: list[str], clients: int, seconds: float, queries: str) -> Run:
@@ -62,6 +64,7 @@ async def load(server: Server, questions: list[str], clients: int, seconds: floa
         round(len(latencies) / took, 1),
         round(percentile(latencies, 0.5) * 1000, 1),
         round(percentile(latencies, 0.99) * 1000, 1),
+        round((server.cpu_s() - theirs_before) / len(latencies) * 1000, 2),
         round((server.cpu_s() - theirs_before) / took, 2),
         round((time.process_time() - ours_before) / took, 2),
     )
@@ -78,7 +81,10 @@ def measure(server: Server, questions: list[str], seconds: float) -> list[Run]:
     return runs
 
 
-HEADINGS = "server | clients | queries | answered | failed | per s | p50 ms | p99 ms | server CPU | generator CPU"
+HEADINGS = (
+    "server | clients | queries | answered | failed | per s | p50 ms | p99 ms | "
+    "server CPU ms/query | server cores | generator cores"
+)
 
 
 def main() -> None:

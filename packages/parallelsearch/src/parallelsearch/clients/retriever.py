@@ -27,6 +27,8 @@ class RetrieverClient:
 
     def __init__(self, base_url: str, *, timeout_s: float = 10.0, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self._http = create_client(base_url, timeout_s=timeout_s, transport=transport)
+        # The retriever drops what nobody waits for any more.
+        self._headers = {"content-type": "application/json", "x-deadline-ms": str(max(1, int(timeout_s * 1000)))}
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -79,7 +81,7 @@ class RetrieverClient:
         started = time.perf_counter()
         body = orjson.dumps({"queries": list(queries), "top_k": top_k})
         async with named(NAME):
-            response = await self._http.post("v1/retrieve", content=body, headers={"content-type": "application/json"})
+            response = await self._http.post("v1/retrieve", content=body, headers=self._headers)
         check(response, NAME)
         latency_ms = (time.perf_counter() - started) * 1000
         try:
