@@ -15,6 +15,7 @@ from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
 from gateway.streaming import AnswerStream
+from gateway.tracing import TracingObserver
 from gateway.upstreams import ConnectedPolicy, Upstreams
 from parallelsearch.errors import (
     DeadlineExceeded,
@@ -24,12 +25,13 @@ from parallelsearch.errors import (
     RetrievalFailed,
     UpstreamUnavailable,
 )
-from parallelsearch.rollout.observer import RolloutObserver
+from parallelsearch.rollout.observer import ObserverGroup, RolloutObserver
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
 from parallelsearch.rollout.types import Mode, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
 from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
+from servicekit.tracing import Tracing
 
 DEFAULT_CONTEXT_TOKENS = 4_096
 DEFAULT_TURN_TOKENS = 500
@@ -38,8 +40,11 @@ DEFAULT_TURN_TOKENS = 500
 class AnswerService:
     """One per process. Bounded: beyond `max_in_flight` a request is refused at once."""
 
-    def __init__(self, settings: GatewaySettings, upstreams: Upstreams, store: TrajectoryStore | None = None) -> None:
+    def __init__(
+        self, settings: GatewaySettings, upstreams: Upstreams, store: TrajectoryStore | None = None, tracing: Tracing | None = None
+    ) -> None:
         self._store = store
+        self._tracing = tracing
         self._settings = settings
         self._upstreams = upstreams
         self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.version)
@@ -70,6 +75,7 @@ class AnswerService:
             seed=request.seed,
             deadline_s=request.deadline_s,
         )
+        observer = self._observed(observer)
         with self._one_more():
             search = self._search.for_request(request.cache, observer)
             trajectory = await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
@@ -93,6 +99,13 @@ class AnswerService:
             for result in batch.results
         ]
         return SearchResponse(results=results)
+
+    def _observed(self, observer: RolloutObserver | None) -> RolloutObserver | None:
+        """The caller's observer, and one that traces where traces are on."""
+        if self._tracing is None or not self._tracing.is_on:
+            return observer
+        traced = TracingObserver(self._tracing.tracer, with_text=self._settings.trace_text)
+        return ObserverGroup([traced, observer]) if observer else traced
 
     @contextmanager
     def _one_more(self) -> Iterator[None]:

@@ -43,6 +43,8 @@ class GatewaySettings(ServiceSettings):
     api_keys_file: Path | None = None
     key_requests_per_minute: int | None = Field(default=None, ge=1)
     key_concurrent: int | None = Field(default=None, ge=1)
+    trace_text: bool = False
+    """Whether spans carry what was asked and written."""
     cors_origins: list[str] = []
     heartbeat_s: float = Field(default=15.0, gt=0)
     stream_write_timeout_s: float = Field(default=30.0, gt=0)
