@@ -59,7 +59,7 @@ class Upstreams:
     def __init__(self, settings: GatewaySettings, transports: Transports = REAL, tracing: Tracing | None = None) -> None:
         api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
         self._settings = settings
-        self._policy_http = PolicyHttp(
+        self.policy_http = PolicyHttp(
             settings.policy_base_url,
             timeout_s=settings.policy_timeout_s,
             api_key=api_key,
@@ -109,7 +109,7 @@ class Upstreams:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.flights.close()
-            await self._policy_http.close()
+            await self.policy_http.close()
             await self.retriever.close()
             await self.redis.close()
 
@@ -132,11 +132,11 @@ class Upstreams:
 
     async def _ask_policy(self) -> None:
         try:
-            description = await describe_policy(self._policy_http, self._settings.policy_model)
+            description = await describe_policy(self.policy_http, self._settings.policy_model)
         except ParallelSearchError as error:
             self._policy_fault = error.detail
             return
         self._policy_fault = ""
         if self._policy is None or description != self._policy.description:
             log.info("policy_connected", model=description.identity.model, version=description.identity.version)
-            self._policy = ConnectedPolicy(policy_client(self._policy_http, description), description)
+            self._policy = ConnectedPolicy(policy_client(self.policy_http, description), description)
