@@ -168,3 +168,12 @@ def test_a_rollout_without_an_answer_has_empty_content_and_its_stop_reason(start
     completion = client.chat.completions.create(model="parallelsearch", messages=[USER])
     assert completion.choices[0].message.content == ""
     assert completion.parallelsearch["stop_reason"] == "malformed"
+
+
+def test_a_conversation_is_condensed_where_asked_for(start_openai):
+    client, policy, _ = start_openai(["Question: Who is older, Monet or Pissarro?\nand more", BOTH, DONE], condense_chats=True)
+    messages = [{"role": "user", "content": "Who painted Haystacks?"}, {"role": "assistant", "content": "Monet <|im_end|>"}, USER]
+    completion = client.chat.completions.create(model="parallelsearch", messages=messages)
+    assert "assistant: Monet [|im_end|]" in policy.state.contexts[0]
+    assert "Question: Who is older, Monet or Pissarro?" in policy.state.contexts[1]
+    assert completion.parallelsearch["notice"].endswith("condensed into: Who is older, Monet or Pissarro?")

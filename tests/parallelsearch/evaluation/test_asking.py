@@ -5,7 +5,7 @@ import httpx2
 import pytest
 from evaluation_fakes import a_question, a_trajectory, answer, search
 
-from parallelsearch.clients.gateway import GatewayClient, GatewayProblem, GatewayUnreachable
+from parallelsearch.clients.answers import AnswersClient, GatewayProblem, GatewayUnreachable
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.evaluation.asking import ATTEMPTS, DirectAsker, GatewayAsker
 from parallelsearch.evaluation.plan import Cell, Job, Limits
@@ -19,7 +19,7 @@ WIRE = trajectory_to_wire(a_trajectory(answer("Ann")))
 
 
 def asker(handler):
-    client = GatewayClient("http://gateway", transport=httpx2.MockTransport(handler))
+    client = AnswersClient("http://gateway", transport=httpx2.MockTransport(handler))
     return GatewayAsker(client, wait_initial_s=0.001)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
@@ -20,6 +21,8 @@ class ServiceSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["json", "text"] = "json"
     shutdown_grace_s: float = Field(default=20.0, gt=0)
+    otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
+    trace_file: Path | None = Field(default=None, validation_alias="TRACE_FILE")
     admin_token: SecretStr | None = Field(default=None, validation_alias="ADMIN_TOKEN")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -23,17 +24,19 @@ from gateway.upstreams import REAL, Transports, Upstreams
 from parallelsearch.clients.http import create_client
 from parallelsearch.errors import ParallelSearchError
 from servicekit.app import create_app as create_service
+from servicekit.tracing import TraceMiddleware, Tracing
 
 DESCRIPTION = "Answers questions by decomposing them into sub-queries and searching these in parallel."
 
 
 def create_app(settings: GatewaySettings, transports: Transports = REAL) -> FastAPI:
     """The application; `transports` lets tests stand in for policy and retriever."""
-    upstreams = Upstreams(settings, transports)
+    tracing = Tracing("gateway", otlp_endpoint=settings.otlp_endpoint, file=settings.trace_file)
+    upstreams = Upstreams(settings, transports, tracing)
     store = TrajectoryStore(settings.store_path, retention_days=settings.store_retention_days) if settings.store_path else None
     state = State(
         settings=settings,
-        answers=AnswerService(settings, upstreams, store),
+        answers=AnswerService(settings, upstreams, store, tracing),
         authenticator=_authenticator(settings),
         limiter=Limiter(upstreams.redis),
         store=store,
@@ -45,6 +48,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, tracing.close)
             await stack.enter_async_context(upstreams.kept_fresh())
             stack.push_async_callback(state["trainer"].aclose)
             await stack.enter_async_context(mcp.running())
@@ -64,6 +68,8 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         app.include_router(router)
     app.router.routes.append(mcp.route)
     app.add_middleware(SecurityHeaders)
+    if tracing.is_on:
+        app.add_middleware(TraceMiddleware, tracer=tracing.tracer)
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app

@@ -26,17 +26,18 @@ from parallelsearch.schemas.events import Done, Event, Failed, ReasoningDelta, S
 MODES = {"parallelsearch": Mode.PARALLEL, "parallelsearch-sequential": Mode.SEQUENTIAL}
 """The models of the OpenAI-compatible API and how each asks the policy to search."""
 LAST_MESSAGE_NOTICE = "Only the last user message was used as the question."
+CONDENSED_NOTICE = "The conversation was condensed into: {}"
 _CUT_SHORT = {StopReason.TURN_LIMIT, StopReason.CONTEXT_LIMIT}
 
 
-def answer_request(chat: ChatRequest) -> AnswerRequest:
-    """The question that a chat asks.
+def answer_request(chat: ChatRequest, question: str) -> AnswerRequest:
+    """What a chat asks for.
 
     Raises:
         ValidationError: the last user message is no question.
     """
     return AnswerRequest(
-        question=chat.question,
+        question=question,
         mode=MODES[chat.model],
         temperature=chat.temperature or 0.0,
         seed=chat.seed,
@@ -54,9 +55,11 @@ class Conversation:
     created: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
-    def of(cls, chat: ChatRequest) -> Conversation:
+    def of(cls, chat: ChatRequest, condensed: str | None = None) -> Conversation:
+        """`condensed` is the question that the whole conversation was turned into, if it was."""
         include_usage = chat.stream_options is not None and chat.stream_options.include_usage
-        return cls(chat.model, LAST_MESSAGE_NOTICE if chat.is_follow_up else "", include_usage)
+        notice = LAST_MESSAGE_NOTICE if chat.is_follow_up else ""
+        return cls(chat.model, CONDENSED_NOTICE.format(condensed) if condensed else notice, include_usage)
 
     def completion(self, trajectory: TrajectoryModel) -> ChatCompletion:
         message = AssistantMessage(content=trajectory.answer or "", reasoning_content=self._trace(trajectory))

@@ -20,11 +20,13 @@ SUB_QUERIES = Histogram("parallelsearch_sub_queries_per_round", "Sub-queries of 
 LLM_CALLS = Histogram("parallelsearch_llm_calls_per_answer", "Generations of an answer", ["mode"], buckets=COUNT_BUCKETS)
 TURNS = Counter("parallelsearch_turns_total", "Turns by action (search: one sub-query, decomposed: several)", ["action"])
 CACHE = Counter("parallelsearch_cache_total", "Sub-queries by what the cache did", ["outcome"])
+ANSWER_CACHE = Counter("parallelsearch_answer_cache_total", "Answers by what the cache of answers did", ["outcome"])
 CACHE_UP = Gauge("parallelsearch_cache_up", "1 while the cache answers")
 CIRCUIT_OPEN = Gauge("parallelsearch_circuit_open", "1 while an upstream is left alone after failures in a row", ["upstream"])
 CALLS = Counter("parallelsearch_calls_total", "Requests of the public API by the name of their key", ["key"])
 REFUSED = Counter("parallelsearch_refused_total", "Requests over their key's limit (429)", ["key", "limit"])
 STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored")
+SEARCHES_IN_FLIGHT = Gauge("parallelsearch_searches_in_flight", "Searches without a policy that are being worked on")
 IN_FLIGHT = Gauge("parallelsearch_answers_in_flight", "Answers being worked on")
 
 

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from gateway import metrics
+from gateway.answer_cache import AnswerCache
 from gateway.chat import MODES
 from gateway.citations import cite
+from gateway.condense import condense
+from gateway.places import Places
 from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
 from gateway.streaming import AnswerStream
+from gateway.tracing import TracingObserver
 from gateway.upstreams import ConnectedPolicy, Upstreams
 from parallelsearch.errors import (
     DeadlineExceeded,
     InvalidInput,
-    Overloaded,
     ParallelSearchError,
     RetrievalFailed,
     UpstreamUnavailable,
 )
-from parallelsearch.rollout.observer import RolloutObserver
+from parallelsearch.rollout.observer import ObserverGroup, RolloutObserver
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
 from parallelsearch.rollout.types import Mode, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
+from parallelsearch.schemas.chat import ChatRequest
 from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
+from servicekit.tracing import Tracing
 
+FROM_CACHE = "This answer is from the cache of answers."
 DEFAULT_CONTEXT_TOKENS = 4_096
 DEFAULT_TURN_TOKENS = 500
 
@@ -38,12 +42,17 @@ DEFAULT_TURN_TOKENS = 500
 class AnswerService:
     """One per process. Bounded: beyond `max_in_flight` a request is refused at once."""
 
-    def __init__(self, settings: GatewaySettings, upstreams: Upstreams, store: TrajectoryStore | None = None) -> None:
+    def __init__(
+        self, settings: GatewaySettings, upstreams: Upstreams, store: TrajectoryStore | None = None, tracing: Tracing | None = None
+    ) -> None:
         self._store = store
+        self._tracing = tracing
         self._settings = settings
         self._upstreams = upstreams
         self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.version)
-        self._in_flight = 0
+        self._answers = AnswerCache(upstreams.redis, ttl_s=settings.answer_cache_ttl_s)
+        self._places = Places(settings.max_in_flight, "answers", metrics.IN_FLIGHT)
+        self._search_places = Places(settings.max_in_flight, "searches", metrics.SEARCHES_IN_FLIGHT)
 
     def stream(self, request: AnswerRequest, owner: str) -> AnswerStream:
         """Runs the rollout and tells what happens; it is the same rollout."""
@@ -62,27 +71,45 @@ class AnswerService:
         """
         policy = self._upstreams.policy()
         self._check_names(request, policy)
+        key = self._answers.key(request, policy.description.identity, self._upstreams.version.fingerprint)
+        if key is not None and (known := await self._answers.get(key)) is not None:
+            return known.model_copy(update={"id": answer_id or new_id(), "detail": FROM_CACHE})
+        trajectory = await self._run(request, policy, self._observed(observer), answer_id or new_id())
+        metrics.record(trajectory)
+        wire = trajectory_to_wire(trajectory, cite(trajectory))
+        if self._store is not None:
+            await self._store.put(owner, wire)
+        raise_for_failure(trajectory, wire)
+        if key is not None:
+            await self._answers.put(key, wire)
+        return wire
+
+    async def _run(
+        self, request: AnswerRequest, policy: ConnectedPolicy, observer: RolloutObserver | None, answer_id: str
+    ) -> Trajectory:
         rollout = RolloutRequest(
-            id=answer_id or new_id(),
+            id=answer_id,
             question=request.question,
             settings=self._rollout_settings(request, policy),
             temperature=request.temperature,
             seed=request.seed,
             deadline_s=request.deadline_s,
         )
-        with self._one_more():
-            search = self._search.for_request(request.cache, observer)
-            trajectory = await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
-        metrics.record(trajectory)
-        wire = trajectory_to_wire(trajectory, cite(trajectory))
-        if self._store is not None:
-            await self._store.put(owner, wire)
-        raise_for_failure(trajectory, wire)
-        return wire
+        search = self._search.for_request(request.cache, observer)
+        with self._places.one():
+            return await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
+
+    async def standalone_question(self, chat: ChatRequest) -> str | None:
+        """The conversation as one question, where that is asked for and works."""
+        if not self._settings.condense_chats or not chat.is_follow_up:
+            return None
+        with self._places.one():
+            return await condense(chat, self._upstreams.policy_http, self._upstreams.policy().description.identity.model)
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """The same batch search without a policy; an empty list of queries gives an empty list."""
-        batch = await self._search.for_request(request.cache).search(request.queries, request.top_k)
+        with self._search_places.one():
+            batch = await self._search.for_request(request.cache).search(request.queries, request.top_k)
         results = [
             SearchResult(
                 query=result.query,
@@ -94,17 +121,12 @@ class AnswerService:
         ]
         return SearchResponse(results=results)
 
-    @contextmanager
-    def _one_more(self) -> Iterator[None]:
-        if self._in_flight >= self._settings.max_in_flight:
-            raise Overloaded(f"All {self._in_flight} places for answers are taken. Try again shortly.", retry_after_s=1)
-        self._in_flight += 1
-        metrics.IN_FLIGHT.set(self._in_flight)
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-            metrics.IN_FLIGHT.set(self._in_flight)
+    def _observed(self, observer: RolloutObserver | None) -> RolloutObserver | None:
+        """The caller's observer, and one that traces where traces are on."""
+        if self._tracing is None or not self._tracing.is_on:
+            return observer
+        traced = TracingObserver(self._tracing.tracer, with_text=self._settings.trace_text)
+        return ObserverGroup([traced, observer]) if observer else traced
 
     def _check_names(self, request: AnswerRequest, policy: ConnectedPolicy) -> None:
         served = (*MODES, policy.description.identity.model)

@@ -35,6 +35,8 @@ class GatewaySettings(ServiceSettings):
     retriever_timeout_s: float = Field(default=10.0, gt=0)
     cache_timeout_s: float = Field(default=0.1, gt=0)
     cache_ttl_s: int = Field(default=86_400, ge=1)
+    answer_cache_ttl_s: int = Field(default=0, ge=0)
+    """0 keeps no answers."""
     max_in_flight: int = Field(default=512, ge=1)
     max_body_bytes: int = Field(default=256_000, ge=1_000)
     upstream_refresh_s: float = Field(default=5.0, gt=0)
@@ -43,6 +45,10 @@ class GatewaySettings(ServiceSettings):
     api_keys_file: Path | None = None
     key_requests_per_minute: int | None = Field(default=None, ge=1)
     key_concurrent: int | None = Field(default=None, ge=1)
+    condense_chats: bool = False
+    """Whether a chat's follow-ups are rewritten as one question, which costs a generation."""
+    trace_text: bool = False
+    """Whether spans carry what was asked and written."""
     cors_origins: list[str] = []
     heartbeat_s: float = Field(default=15.0, gt=0)
     stream_write_timeout_s: float = Field(default=30.0, gt=0)

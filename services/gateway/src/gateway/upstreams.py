@@ -15,12 +15,14 @@ from gateway.cache import SearchCache
 from gateway.flights import Flights, IndexVersion
 from gateway.redis_link import RedisLink
 from gateway.settings import GatewaySettings
+from gateway.tracing import TracedTransport
 from parallelsearch.clients.aiohttp_transport import AiohttpTransport
 from parallelsearch.clients.http import KEEP_ALIVE_S
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
 from servicekit.health import Readiness
+from servicekit.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -45,26 +47,28 @@ CONNECTIONS = 4_096
 """Per upstream: more than answers are let in, since each has at most one request to an upstream at a time."""
 
 
-def pool() -> AiohttpTransport:
-    return AiohttpTransport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S)
+def _chain(given: httpx2.AsyncBaseTransport | None, upstream: str, tracing: Tracing | None) -> httpx2.AsyncBaseTransport:
+    """From the outside in: traced, broken off while the upstream fails, over a pool."""
+    transport = CircuitBreaker(given or AiohttpTransport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S), upstream)
+    return TracedTransport(transport, upstream, tracing.tracer) if tracing is not None and tracing.is_on else transport
 
 
 class Upstreams:
     """Policy, retriever and cache. The policy may come up after the gateway: until then answering is refused with 503."""
 
-    def __init__(self, settings: GatewaySettings, transports: Transports = REAL) -> None:
+    def __init__(self, settings: GatewaySettings, transports: Transports = REAL, tracing: Tracing | None = None) -> None:
         api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
         self._settings = settings
-        self._policy_http = PolicyHttp(
+        self.policy_http = PolicyHttp(
             settings.policy_base_url,
             timeout_s=settings.policy_timeout_s,
             api_key=api_key,
-            transport=CircuitBreaker(transports.policy or pool(), "policy"),
+            transport=_chain(transports.policy, "policy", tracing),
         )
         self.retriever = RetrieverClient(
             settings.retriever_url,
             timeout_s=settings.retriever_timeout_s,
-            transport=CircuitBreaker(transports.retriever or pool(), "retriever"),
+            transport=_chain(transports.retriever, "retriever", tracing),
         )
         self.redis = RedisLink(settings.redis_url, timeout_s=settings.cache_timeout_s)
         self.cache = SearchCache(self.redis, ttl_s=settings.cache_ttl_s)
@@ -105,7 +109,7 @@ class Upstreams:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.flights.close()
-            await self._policy_http.close()
+            await self.policy_http.close()
             await self.retriever.close()
             await self.redis.close()
 
@@ -128,11 +132,11 @@ class Upstreams:
 
     async def _ask_policy(self) -> None:
         try:
-            description = await describe_policy(self._policy_http, self._settings.policy_model)
+            description = await describe_policy(self.policy_http, self._settings.policy_model)
         except ParallelSearchError as error:
             self._policy_fault = error.detail
             return
         self._policy_fault = ""
         if self._policy is None or description != self._policy.description:
             log.info("policy_connected", model=description.identity.model, version=description.identity.version)
-            self._policy = ConnectedPolicy(policy_client(self._policy_http, description), description)
+            self._policy = ConnectedPolicy(policy_client(self.policy_http, description), description)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from parallelsearch.cli import failures, here, trace
-from parallelsearch.clients.gateway import GatewayClient, GatewayProblem
+from parallelsearch.clients.answers import AnswersClient, GatewayProblem
 from parallelsearch.errors import InvalidInput
 from parallelsearch.rollout.types import StopReason
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest
@@ -35,11 +35,11 @@ def checked(model: type[B], fields: Mapping[str, Any]) -> B:
         raise InvalidInput("; ".join(faults)) from None
 
 
-def call(url: str | None, request: Callable[[GatewayClient], Awaitable[A]]) -> A:
+def call(url: str | None, request: Callable[[AnswersClient], Awaitable[A]]) -> A:
     """Makes one request, with a sign of life on a terminal while it lasts."""
 
     async def once() -> A:
-        client = GatewayClient(here.gateway_url(url), api_key=here.api_key())
+        client = AnswersClient(here.gateway_url(url), api_key=here.api_key())
         try:
             return await request(client)
         finally:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from parallelsearch.cli.plain import plain
-from parallelsearch.clients.gateway import GatewayProblem, GatewayUnreachable
+from parallelsearch.clients.answers import GatewayProblem, GatewayUnreachable
 from parallelsearch.errors import ConfigurationError, CorpusError, InvalidInput, ParallelSearchError
 
 NOT_ANSWERED, WRONG_INPUT, UNREACHABLE = 1, 2, 3

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import stamina
 
-from parallelsearch.clients.gateway import GatewayClient, GatewayProblem
+from parallelsearch.clients.answers import AnswersClient, GatewayProblem
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.evaluation.plan import Job, Limits
 from parallelsearch.rollout.interfaces import Policy, SearchBackend
@@ -34,7 +34,7 @@ class Asker(Protocol):
 class GatewayAsker:
     """Asks `POST /v1/answers`. Load and restarts are waited for; a rollout that failed is the trajectory it got to."""
 
-    def __init__(self, client: GatewayClient, *, cache: CacheUse = "bypass", wait_initial_s: float = 1.0) -> None:
+    def __init__(self, client: AnswersClient, *, cache: CacheUse = "bypass", wait_initial_s: float = 1.0) -> None:
         self._client = client
         self._cache = cache
         self._wait_initial_s = wait_initial_s

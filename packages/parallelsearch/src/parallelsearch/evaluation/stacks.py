@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from parallelsearch.clients.gateway import GatewayClient
+from parallelsearch.clients.answers import AnswersClient
 from parallelsearch.clients.policy import PolicyDescription, PolicyHttp, describe_policy, policy_client
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import ParallelSearchError
@@ -49,7 +49,7 @@ async def connect(
     """
     policy = PolicyHttp(addresses.policy, timeout_s=timeout_s, api_key=addresses.policy_api_key)
     retriever = RetrieverClient(addresses.retriever)
-    gateway = GatewayClient(addresses.gateway, api_key=addresses.api_key)
+    gateway = AnswersClient(addresses.gateway, api_key=addresses.api_key)
     try:
         if addresses.direct:
             description, index = await describe_policy(policy, model), await retriever.index()

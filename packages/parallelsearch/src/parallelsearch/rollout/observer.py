@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parallelsearch.rollout.types import SubQueryResult, Trajectory, Turn
 
 
@@ -31,3 +33,39 @@ class RolloutObserver:
 
     def finished(self, trajectory: Trajectory) -> None:
         """The rollout is over."""
+
+
+class ObserverGroup(RolloutObserver):
+    """Several observers as one, told in their order."""
+
+    def __init__(self, observers: Sequence[RolloutObserver]) -> None:
+        self._observers = observers
+        self.watches_text = any(observer.watches_text for observer in observers)
+
+    def turn_started(self, index: int, *, opened: bool) -> None:
+        for observer in self._observers:
+            observer.turn_started(index, opened=opened)
+
+    def text_written(self, text: str) -> None:
+        for observer in self._observers:
+            observer.text_written(text)
+
+    def turn_parsed(self, turn: Turn) -> None:
+        for observer in self._observers:
+            observer.turn_parsed(turn)
+
+    def search_started(self, turn: Turn) -> None:
+        for observer in self._observers:
+            observer.search_started(turn)
+
+    def sub_query_landed(self, position: int, result: SubQueryResult) -> None:
+        for observer in self._observers:
+            observer.sub_query_landed(position, result)
+
+    def turn_observed(self, turn: Turn) -> None:
+        for observer in self._observers:
+            observer.turn_observed(turn)
+
+    def finished(self, trajectory: Trajectory) -> None:
+        for observer in self._observers:
+            observer.finished(trajectory)

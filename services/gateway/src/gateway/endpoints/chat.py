@@ -59,13 +59,10 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": ChatErrorBody} for 
 async def complete(body: ChatRequest, request: Request, answers: Answers, settings: Settings, caller: LimitedCaller) -> Response:
     """Answers the last user message. The trace is in `reasoning_content`; `parallelsearch` holds what OpenAI's shape does not."""
     _check_model(body.model)
-    try:
-        asked = answer_request(body)
-    except ValidationError as error:
-        message = error.errors()[0]["msg"]
-        fault = {"field": "messages", "message": f"the last user message {message}"}
-        raise InvalidInput(f"messages: {fault['message']}", extensions={"errors": [fault]}) from error
-    conversation = Conversation.of(body)
+    _check_question(body)
+    condensed = await unless_disconnected(request, answers.standalone_question(body))
+    asked = answer_request(body, condensed or body.question)
+    conversation = Conversation.of(body, condensed)
     if body.stream:
         stream = await unless_disconnected(request, answers.stream(asked, caller.name).started())
         return stream_response(_written(stream, conversation), settings)
@@ -96,6 +93,15 @@ def _check_model(model: str) -> None:
     if model not in MODES:
         fault = {"field": "model", "message": "is not served here"}
         raise NotFound(f"The model {model!r} is not served here; there are: {', '.join(MODES)}.", extensions={"errors": [fault]})
+
+
+def _check_question(body: ChatRequest) -> None:
+    try:
+        answer_request(body, body.question)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"]
+        fault = {"field": "messages", "message": f"the last user message {message}"}
+        raise InvalidInput(f"messages: {fault['message']}", extensions={"errors": [fault]}) from error
 
 
 def _field(error: ParallelSearchError) -> str | None:

@@ -1,7 +1,9 @@
-"""The client of the gateway: answers and searches over its public API."""
+"""The client of the gateway: answers, whole or as they come about, and searches over its public API."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import httpx2
@@ -10,12 +12,15 @@ from pydantic import BaseModel, ValidationError
 from parallelsearch.clients.http import create_client, named
 from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
+from parallelsearch.schemas.events import EVENT, Done, Event, Failed
 
 M = TypeVar("M", bound=BaseModel)
 NAME = "gateway"
 MARGIN_S = 30.0
 """What the gateway may take beyond the deadline of an answer."""
 SEARCH_TIMEOUT_S = 60.0
+MAX_EVENT_BYTES = 64 << 20
+"""`done` carries every passage of every turn."""
 
 
 class GatewayUnreachable(UpstreamUnavailable):
@@ -43,7 +48,7 @@ class GatewayProblem(ParallelSearchError):
             return None
 
 
-class GatewayClient:
+class AnswersClient:
     """Talks to one gateway; `api_key` goes along as a bearer token where one is given."""
 
     def __init__(self, base_url: str, *, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None) -> None:
@@ -63,6 +68,40 @@ class GatewayClient:
             UpstreamUnavailable: the answer did not come in time or cannot be understood.
         """
         return await self._post("v1/answers", request, TrajectoryModel, request.deadline_s + MARGIN_S)
+
+    async def stream(self, request: AnswerRequest) -> AsyncGenerator[Event]:
+        """The events of an answer as they happen, the last one `Done`. Closing the generator ends the rollout.
+
+        Raises:
+            GatewayProblem: the gateway refused the request, or the rollout failed.
+            GatewayUnreachable, UpstreamUnavailable: as `answer` does; also for a stream that breaks off.
+        """
+        content = request.model_copy(update={"stream": True}).model_dump_json(exclude_unset=True)
+        async with named(NAME), self._events(content) as source:
+            if not source.response.is_success:
+                await source.response.aread()
+                raise problem(source.response)
+            async for sent in source:
+                try:
+                    event = EVENT.validate_json(sent.data)
+                except ValidationError as error:
+                    raise UpstreamUnavailable("The gateway sent an event that this release does not know.") from error
+                if isinstance(event, Failed):
+                    raise GatewayProblem(event.status, event.model_dump(mode="json"))
+                yield event
+                if isinstance(event, Done):
+                    return
+        raise UpstreamUnavailable("The gateway's stream broke off before the answer was done.")
+
+    @asynccontextmanager
+    async def _events(self, content: str) -> AsyncIterator[httpx2.EventSource]:
+        try:
+            async with self._http.sse(
+                "v1/answers", method="POST", content=content, headers=self._headers, max_event_size=MAX_EVENT_BYTES
+            ) as source:
+                yield source
+        except httpx2.ConnectError as error:
+            raise GatewayUnreachable(f"Nobody answers at {self._url}.") from error
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """Searches all queries at once; raises as `answer` does."""

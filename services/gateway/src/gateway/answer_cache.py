@@ -1,0 +1,50 @@
+"""The cache of whole answers: off by default, for temperature 0 only, and only while policy and index are those that answered."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+import orjson
+from pydantic import ValidationError
+
+from gateway import metrics
+from gateway.redis_link import RedisLink
+from parallelsearch.rollout.types import PolicyIdentity, StopReason
+from parallelsearch.schemas.answers import AnswerRequest, TrajectoryModel
+
+KEY_VERSION = "1"
+WHAT_COUNTS = {"question", "top_k", "max_turns", "max_sub_queries", "mode", "model"}
+
+
+class AnswerCache:
+    """`ttl_s` of 0 turns it off. Answers only: a rollout that ended otherwise is tried again."""
+
+    def __init__(self, link: RedisLink, *, ttl_s: int) -> None:
+        self._link = link
+        self._ttl_s = ttl_s
+
+    def key(self, request: AnswerRequest, policy: PolicyIdentity, fingerprint: str) -> str | None:
+        """None for a request that must not be answered from a cache, or while the index is unknown."""
+        if not self._ttl_s or request.temperature > 0 or request.cache == "bypass" or not fingerprint:
+            return None
+        asked = request.model_dump(mode="json", include=WHAT_COUNTS)
+        what = orjson.dumps([asked, policy.model, policy.version, fingerprint], option=orjson.OPT_SORT_KEYS)
+        return f"parallelsearch:answer:{KEY_VERSION}:{hashlib.sha256(what).hexdigest()}"
+
+    async def get(self, key: str) -> TrajectoryModel | None:
+        value = await self._link.call(lambda redis: redis.mget([key]))
+        if not value or not isinstance(value[0], bytes):
+            metrics.ANSWER_CACHE.labels("miss").inc()
+            return None
+        try:
+            trajectory = TrajectoryModel.model_validate_json(zlib.decompress(value[0]))
+        except (zlib.error, ValidationError):
+            return None
+        metrics.ANSWER_CACHE.labels("hit").inc()
+        return trajectory
+
+    async def put(self, key: str, trajectory: TrajectoryModel) -> None:
+        if trajectory.stop_reason is StopReason.ANSWERED:
+            value = zlib.compress(trajectory.model_dump_json().encode())
+            await self._link.call(lambda redis: redis.set(key, value, ex=self._ttl_s))

@@ -1,0 +1,39 @@
+"""Turns a conversation into one question that stands alone, by asking the policy's server; an option of the chat API."""
+
+from __future__ import annotations
+
+import structlog
+
+from parallelsearch.clients.policy import PolicyHttp
+from parallelsearch.clients.policy_http import first_choice
+from parallelsearch.errors import ParallelSearchError
+from parallelsearch.protocol.tags import neutralise
+from parallelsearch.schemas.answers import MAX_QUESTION_CHARACTERS
+from parallelsearch.schemas.chat import ChatRequest
+
+log = structlog.get_logger(__name__)
+
+INSTRUCTION = (
+    "Rewrite the last question of this conversation as one question that can be understood without it. "
+    "Write the question and nothing else.\n\n{conversation}\n\nQuestion:"
+)
+LAST_MESSAGES = 12
+MAX_MESSAGE_CHARACTERS = 2_000
+MAX_TOKENS = 128
+
+
+async def condense(chat: ChatRequest, policy: PolicyHttp, model: str) -> str | None:
+    """The question, or None where the server fails or writes nothing of use."""
+    spoken = [message for message in chat.messages if message.role in {"user", "assistant"}][-LAST_MESSAGES:]
+    lines = [f"{message.role}: {neutralise(message.text[:MAX_MESSAGE_CHARACTERS])}" for message in spoken]
+    message = {"role": "user", "content": INSTRUCTION.format(conversation="\n".join(lines))}
+    body = {"model": model, "messages": [message], "max_tokens": MAX_TOKENS, "temperature": 0}
+    try:
+        answer, _ = await policy.post("v1/chat/completions", body)
+        written = first_choice(answer).get("message")
+    except ParallelSearchError as error:
+        log.warning("not_condensed", error=error.detail)
+        return None
+    text = str(written.get("content") or "").strip() if isinstance(written, dict) else ""
+    question = text.splitlines()[0].removeprefix("Question:").strip() if text else ""
+    return question if question and len(question) <= MAX_QUESTION_CHARACTERS else None
