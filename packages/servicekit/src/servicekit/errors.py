@@ -74,6 +74,14 @@ def problem_body(error: Problem) -> dict[str, Any]:
     return _body(error.code, error.title, error.status, error.detail, error.extensions)
 
 
+def documented(statuses: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route: which problems it answers with, and when."""
+    fields = {"type": "string", "title": "string", "status": "integer", "detail": "string", "request_id": "string"}
+    schema = {"type": "object", "properties": {name: {"type": kind} for name, kind in fields.items()}, "required": list(fields)}
+    content = {"application/problem+json": {"schema": schema}}
+    return {status: {"description": when, "content": content} for status, when in statuses.items()}
+
+
 def render(error: Problem) -> Response:
     return problem_response(
         code=error.code,

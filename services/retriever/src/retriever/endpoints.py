@@ -18,8 +18,27 @@ from retriever.batcher import Timings
 from retriever.service import Retrieved, Retriever
 from servicekit.auth import require_admin
 from servicekit.bodies import body_schema, read_body
+from servicekit.errors import documented
 
 router = APIRouter(tags=["retrieval"])
+
+PROBLEMS = documented(
+    {
+        413: "The body is too large.",
+        422: "The request is wrong; `errors` names each field.",
+        499: "The caller hung up.",
+        503: "Too many queries wait; `Retry-After` says when to try again.",
+        504: "Not answered by the deadline.",
+    }
+)
+RELOAD_PROBLEMS = documented(
+    {
+        401: "The admin token is missing or wrong.",
+        403: "No admin token is configured.",
+        500: "The published index cannot be served; the old one still is.",
+        503: "An index is being loaded already.",
+    }
+)
 
 DEADLINE_SCHEMA = {
     "parameters": [
@@ -45,7 +64,12 @@ def state_of(request: Request) -> State:
     return cast(State, request.state._state)
 
 
-@router.post("/v1/retrieve", response_model=RetrieveResponse, openapi_extra=body_schema(RetrieveRequest) | DEADLINE_SCHEMA)
+@router.post(
+    "/v1/retrieve",
+    response_model=RetrieveResponse,
+    responses=PROBLEMS,
+    openapi_extra=body_schema(RetrieveRequest) | DEADLINE_SCHEMA,
+)
 async def retrieve(request: Request) -> Response:
     """The passages nearest to each query, best first."""
     body = await read_body(request, RetrieveRequest)
@@ -53,7 +77,12 @@ async def retrieve(request: Request) -> Response:
     return _json(b'{"results":%b,"index":%b}' % (orjson.dumps(found.rows), found.index.model_dump_json().encode()), found.timings)
 
 
-@router.post("/retrieve", response_model=WireRetrieveResponse, openapi_extra=body_schema(WireRetrieveRequest) | DEADLINE_SCHEMA)
+@router.post(
+    "/retrieve",
+    response_model=WireRetrieveResponse,
+    responses=PROBLEMS,
+    openapi_extra=body_schema(WireRetrieveRequest) | DEADLINE_SCHEMA,
+)
 async def retrieve_for_trainers(request: Request) -> Response:
     """The same search in the shapes that existing RL trainers read."""
     body = await read_body(request, WireRetrieveRequest)
@@ -69,7 +98,7 @@ async def index(request: Request) -> IndexModel:
     return state_of(request)["retriever"].described
 
 
-@router.post("/v1/index/reload")
+@router.post("/v1/index/reload", responses=RELOAD_PROBLEMS)
 async def reload(request: Request) -> ReloadResponse:
     """Serves the index that is published now, without a failed request in between. Needs the admin token."""
     state = state_of(request)
