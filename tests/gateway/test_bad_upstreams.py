@@ -1,0 +1,73 @@
+import httpx2
+import pytest
+from fastapi import Request
+from fastapi.responses import Response
+from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
+
+BODIES = [
+    *["", "null", "[]", "{}", "not json", '{"choices": []}', '{"choices": null}', '{"choices": [null]}', '{"choices": [{}]}'],
+    *['{"choices": [{"text": 7, "token_ids": "x"}]}', '{"choices": [{"text": "x", "token_ids": [1.5]}]}'],
+    '{"choices": [{"text": null, "token_ids": null}], "usage": "none"}',
+    '{"choices": [{"text": "x", "token_ids": [1]}], "usage": {"completion_tokens": "many"}}',
+    '{"choices": [{"text": "<answer> \\ud800 </answer>", "token_ids": [1]}]}',
+]
+
+
+def with_route(app, path, body, media_type="application/json"):
+    app.router.routes = [route for route in app.router.routes if getattr(route, "path", "") != path]
+
+    @app.api_route(path, methods=["GET", "POST"])
+    async def answer(request: Request):
+        return Response(body, media_type=media_type)
+
+    return app
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_policy_that_answers_rubbish_is_no_500(start_gateway, body, stream):
+    content = f"data: {body}\n\n" if stream else body
+    policy = with_route(fake_policy([]), "/v1/completions", content, "text/event-stream" if stream else "application/json")
+    client = start_gateway(policy, fake_retriever(PASSAGES))
+    response = client.post("/v1/answers", json={"question": QUESTION, "stream": stream, "max_turns": 1})
+    assert response.status_code in {200, 503}
+    if stream and response.status_code == 200:
+        assert response.text.count("event: done") + response.text.count("event: error") == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"results": []}',
+        '{"results": [[{"id": 1}]], "index": {}}',
+        "\ud800".encode("utf-8", "surrogatepass"),
+    ],
+)
+def test_a_retriever_that_answers_rubbish_is_503(start_gateway, body):
+    retriever = with_route(fake_retriever(PASSAGES), "/v1/retrieve", body)
+    response = start_gateway(fake_policy([BOTH]), retriever).post("/v1/answers", json={"question": QUESTION})
+    assert (response.status_code, response.json()["stop_reason"]) == (503, "retrieval_failed")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/policy", "/tokenize"])
+@pytest.mark.parametrize(
+    "body", ["", "[]", '{"data": 7}', '{"layout": "upside-down", "tokens": ["a"]}', '{"data": [{"id": 5}], "context_length": -1}']
+)
+def test_a_policy_that_describes_itself_in_rubbish_is_not_connected_or_does_not_matter(start_gateway, path, body):
+    client = start_gateway(with_route(fake_policy([DONE]), path, body), fake_retriever(PASSAGES))
+    response = client.post("/v1/answers", json={"question": QUESTION})
+    assert response.status_code in {200, 503}
+    assert client.get("/readyz").status_code in {200, 503}
+
+
+def test_a_policy_that_breaks_off_midway_is_an_error_event(start_live):
+    policy = with_route(
+        fake_policy([]), "/v1/completions", 'data: {"choices": [{"text": "<think> a", "token_ids": [1]}]}\n\n', "text/event-stream"
+    )
+    gateway = start_live(policy, fake_retriever(PASSAGES))
+    with httpx2.Client().sse(f"{gateway.url}/v1/answers", method="POST", json={"question": QUESTION, "stream": True}) as source:
+        assert [sent.event for sent in source] == ["turn.started", "reasoning.delta", "error"]
