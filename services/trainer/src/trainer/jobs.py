@@ -10,7 +10,7 @@ from random import Random
 
 import parallelsearch
 from parallelsearch.errors import InvalidInput
-from parallelsearch.schemas.training import LauncherName, ReinforcementSpec, SupervisedSpec
+from parallelsearch.schemas.training import CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
 from trainer.command import RunPaths, openrlhf_command
 from trainer.launchers.interface import Job
 from trainer.roots import resolve, resolve_model
@@ -64,7 +64,19 @@ class JobBuilder:
             evaluation=self._data(evaluation, "evaluation.data") if evaluation else None,
             folder=folder,
             agent=self._sources(spec)[0] / "trainer" / "agent.py",
+            resumed=self._resumed(spec.checkpoints),
         )
+
+    def checkpoints(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> Path:
+        return (self._resumed(spec.checkpoints) or self.folder(run_id)) / "checkpoints"
+
+    def _resumed(self, spec: CheckpointSpec) -> Path | None:
+        if spec.resume_from is None:
+            return None
+        folder = self.folder(spec.resume_from)
+        if not (folder / "checkpoints").is_dir():
+            raise InvalidInput(f"checkpoints.resume_from: run {spec.resume_from} has left no checkpoints.")
+        return folder
 
     def _python(self, spec: ReinforcementSpec | SupervisedSpec) -> str:
         kubernetes = self.settings.kubernetes
