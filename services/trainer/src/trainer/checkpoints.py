@@ -28,7 +28,7 @@ class Checkpoints:
 
     def list(self, run: Run) -> list[Checkpoint]:
         """Whole exports only, by step: a folder that is still being written has no weights or no config yet."""
-        folder = self.jobs.folder(run.id) / "checkpoints"
+        folder = self.jobs.checkpoints(run.id, run.spec)
         found = [(int(match[1]), path) for path in _folders(folder) if (match := _EXPORT.fullmatch(path.name))]
         return [_describe(step, path) for step, path in sorted(found) if _is_whole(path)]
 

@@ -27,10 +27,12 @@ class RunPaths:
     evaluation: Path | None
     folder: Path
     agent: Path
+    resumed: Path | None = None
+    """The folder of the run that this one goes on with: its checkpoints are read and added to."""
 
     @property
     def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
+        return (self.resumed or self.folder) / "checkpoints"
 
     @property
     def output(self) -> Path:
@@ -155,7 +157,7 @@ def _checkpoints(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> l
         ("ckpt.save_steps", spec.checkpoints.every_steps),
         ("ckpt.save_hf", True),
         ("ckpt.max_num", spec.checkpoints.keep),
-        ("ckpt.load_enable", spec.checkpoints.resume),
+        ("ckpt.load_enable", paths.resumed is not None),
     )
 
 

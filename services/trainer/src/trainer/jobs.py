@@ -10,7 +10,7 @@ from random import Random
 
 import parallelsearch
 from parallelsearch.errors import InvalidInput
-from parallelsearch.schemas.training import ReinforcementSpec, SupervisedSpec
+from parallelsearch.schemas.training import CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
 from trainer.command import RunPaths, openrlhf_command
 from trainer.launchers.interface import Job
 from trainer.roots import resolve, resolve_model
@@ -40,7 +40,7 @@ class JobBuilder:
         command = openrlhf_command(
             spec,
             paths,
-            python=_executable(self.settings.openrlhf_python),
+            python=self._python(spec),
             version=self.settings.openrlhf_version,
             wandb_key=secret.get_secret_value() if secret else None,
         )
@@ -63,8 +63,32 @@ class JobBuilder:
             data=folder / PROMPTS if isinstance(spec, ReinforcementSpec) else given,
             evaluation=self._data(evaluation, "evaluation.data") if evaluation else None,
             folder=folder,
-            agent=PACKAGE / "agent.py",
+            agent=self._sources(spec)[0] / "trainer" / "agent.py",
+            resumed=self._resumed(spec.checkpoints),
         )
+
+    def checkpoints(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> Path:
+        return (self._resumed(spec.checkpoints) or self.folder(run_id)) / "checkpoints"
+
+    def _resumed(self, spec: CheckpointSpec) -> Path | None:
+        if spec.resume_from is None:
+            return None
+        folder = self.folder(spec.resume_from)
+        if not (folder / "checkpoints").is_dir():
+            raise InvalidInput(f"checkpoints.resume_from: run {spec.resume_from} has left no checkpoints.")
+        return folder
+
+    def _python(self, spec: ReinforcementSpec | SupervisedSpec) -> str:
+        kubernetes = self.settings.kubernetes
+        in_image = spec.launcher is LauncherName.KUBERNETES and kubernetes is not None
+        return kubernetes.python if in_image and kubernetes else _executable(self.settings.openrlhf_python)
+
+    def _sources(self, spec: ReinforcementSpec | SupervisedSpec) -> list[Path]:
+        """Where the run's processes find our code: in the job's image, or where this service has it from."""
+        if spec.launcher is LauncherName.KUBERNETES and self.settings.kubernetes is not None:
+            root = self.settings.kubernetes.sources
+            return [root / "services" / "trainer" / "src", root / "packages" / "parallelsearch" / "src"]
+        return [PACKAGE.parent, Path(parallelsearch.__file__).resolve().parent.parent]
 
     def _data(self, place: str, field: str) -> Path:
         path = resolve(place, self.settings.data_roots, field)
@@ -73,8 +97,8 @@ class JobBuilder:
         return path
 
     def _environment(self, spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> dict[str, str]:
-        sources = [PACKAGE.parent, Path(parallelsearch.__file__).resolve().parent.parent]
-        given = os.environ.get("PYTHONPATH", "")
+        sources = self._sources(spec)
+        given = "" if spec.launcher is LauncherName.KUBERNETES else os.environ.get("PYTHONPATH", "")
         environment = {
             "PYTHONPATH": os.pathsep.join([*map(str, sources), *([given] if given else [])]),
             "TRAINER_RUN_FOLDER": str(paths.folder),

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from servicekit.settings import ServiceSettings
+from trainer.launchers.manifests import KubernetesSettings
 
 
 def _split(value: object) -> object:
@@ -22,7 +23,7 @@ Roots = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
 class TrainerSettings(ServiceSettings):
     """Prefix `TRAINER_`. Roots are folders with `:` between; a path outside of them is refused."""
 
-    model_config = SettingsConfigDict(env_prefix="TRAINER_")
+    model_config = SettingsConfigDict(env_prefix="TRAINER_", env_nested_delimiter="__")
 
     port: int = Field(default=8003, ge=1, le=65535)
     runs_dir: Path = Path(".state/trainer/runs")
@@ -36,4 +37,6 @@ class TrainerSettings(ServiceSettings):
     max_running: int = Field(default=1, ge=1, description="Local runs at a time; others wait.")
     poll_s: float = Field(default=2.0, gt=0)
     cancel_grace_s: float = Field(default=10.0, gt=0)
+    ray_address: str | None = Field(default=None, description="The head's dashboard, http://head:8265; none: no ray launcher.")
+    kubernetes: KubernetesSettings | None = Field(default=None, description="None: no kubernetes launcher.")
     promote_timeout_s: float = Field(default=300.0, gt=0)

@@ -9,10 +9,10 @@ import sys
 
 import typer
 
-from parallelsearch.cli import ask, doctor, evaluate, index, platform, reward, search
+from parallelsearch.cli import ask, doctor, evaluate, index, platform, reward, search, train
 from parallelsearch.errors import ParallelSearchError
 
-GROUPS = (platform, ask, search, index, reward, evaluate, doctor)
+GROUPS = (platform, ask, search, index, reward, evaluate, train, doctor)
 
 
 def create_app() -> typer.Typer:

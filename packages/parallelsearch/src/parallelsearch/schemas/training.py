@@ -110,7 +110,7 @@ class EvaluationSpec(WireModel):
 class CheckpointSpec(WireModel):
     every_steps: Positive = 20
     keep: Positive = 3
-    resume: StrictBool = False
+    resume_from: Name | None = Field(default=None, description="The id of a run that broke off: goes on from its last checkpoint.")
 
 
 class HealthSpec(WireModel):

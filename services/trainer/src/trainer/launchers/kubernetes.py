@@ -1,0 +1,127 @@
+"""Runs as Kubernetes jobs, through the official client. The cluster is asked for the state, so nothing is lost with the trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import kubernetes
+import urllib3
+from kubernetes.client.exceptions import ApiException
+
+from parallelsearch.schemas.training import ResourcesSpec, RunState
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, Status
+from trainer.launchers.local import MAX_READ
+from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
+
+TIMEOUT_S = 15
+RAY = {"group": "ray.io", "version": "v1", "plural": "rayjobs"}
+RAY_STATES = {"Complete": RunState.SUCCEEDED, "Failed": RunState.FAILED, "Running": RunState.RUNNING}
+
+
+class KubernetesLauncher:
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        if settings.kubeconfig is not None:
+            client = kubernetes.config.new_client_from_config(str(settings.kubeconfig))
+        else:
+            configuration = kubernetes.client.Configuration()
+            kubernetes.config.load_incluster_config(configuration)
+            client = kubernetes.client.ApiClient(configuration)
+        self._batch = kubernetes.client.BatchV1Api(client)
+        self._custom = kubernetes.client.CustomObjectsApi(client)
+
+    def check(self, resources: ResourcesSpec) -> None:
+        """The cluster is the judge, when the job is created."""
+
+    def start(self, job: Job) -> str:
+        """The handle says which kind of object it is: `job/NAME` or `rayjob/NAME`."""
+        ray = job.resources.nodes > 1
+        try:
+            with _named():
+                if ray:
+                    body = ray_job_manifest(job, self._settings)
+                    self._custom.create_namespaced_custom_object(
+                        **RAY, namespace=self._settings.namespace, body=body, _request_timeout=TIMEOUT_S
+                    )
+                else:
+                    body = job_manifest(job, self._settings)
+                    self._batch.create_namespaced_job(self._settings.namespace, body, _request_timeout=TIMEOUT_S)
+        except ApiException as error:
+            if error.status != 409:
+                raise LaunchRefused(f"Kubernetes refuses the run: {_message(error)}") from error
+        return f"{'rayjob' if ray else 'job'}/{job.run_id}"
+
+    def status(self, handle: str, job: Job) -> Status:
+        try:
+            with _named():
+                return self._ray_status(job) if handle.startswith("rayjob/") else self._job_status(job)
+        except ApiException as error:
+            if error.status == 404:
+                return Status(RunState.FAILED, f"The {handle} is gone from the cluster.")
+            raise LauncherUnavailable(f"Kubernetes cannot say how {handle} is: {_message(error)}") from error
+
+    def _job_status(self, job: Job) -> Status:
+        found = self._batch.read_namespaced_job_status(job.run_id, self._settings.namespace, _request_timeout=TIMEOUT_S).status
+        for condition in found.conditions or []:
+            if condition.status == "True" and condition.type in {"Complete", "Failed"}:
+                state = RunState.SUCCEEDED if condition.type == "Complete" else RunState.FAILED
+                return Status(state, _sentence(condition.reason, condition.message) if state is RunState.FAILED else "")
+        return Status(RunState.RUNNING if found.active else RunState.QUEUED)
+
+    def _ray_status(self, job: Job) -> Status:
+        found = self._custom.get_namespaced_custom_object(
+            **RAY, namespace=self._settings.namespace, name=job.run_id, _request_timeout=TIMEOUT_S
+        ).get("status", {})
+        state = RAY_STATES.get(found.get("jobDeploymentStatus", ""), RunState.QUEUED)
+        if state is RunState.SUCCEEDED and found.get("jobStatus") != "SUCCEEDED":
+            state = RunState.FAILED
+        return Status(state, _sentence(found.get("reason"), found.get("message")) if state is RunState.FAILED else "")
+
+    def cancel(self, handle: str, job: Job) -> None:
+        """Deletes the object and, in the background, its pods."""
+        options = {"namespace": self._settings.namespace, "propagation_policy": "Background", "_request_timeout": TIMEOUT_S}
+        try:
+            with _named():
+                if handle.startswith("rayjob/"):
+                    self._custom.delete_namespaced_custom_object(**RAY, name=job.run_id, **options)
+                else:
+                    self._batch.delete_namespaced_job(job.run_id, **options)
+        except ApiException as error:
+            if error.status != 404:
+                raise LauncherUnavailable(f"Kubernetes did not end {handle}: {_message(error)}") from error
+
+    def logs(self, handle: str, job: Job, offset: int) -> bytes:
+        """From the run's files, on the claim that the run writes to."""
+        try:
+            with job.log.open("rb") as file:
+                file.seek(offset)
+                return file.read(MAX_READ)
+        except FileNotFoundError:
+            return b""
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """A server that fails or cannot be reached is not a refusal."""
+    try:
+        yield
+    except ApiException as error:
+        if error.status is None or error.status >= 500 or error.status == 429:
+            raise LauncherUnavailable(f"The Kubernetes API is not well: {_message(error)}") from error
+        raise
+    except urllib3.exceptions.HTTPError as error:
+        raise LauncherUnavailable(f"The Kubernetes API cannot be reached: {type(error).__name__}.") from error
+
+
+def _message(error: ApiException) -> str:
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(error.reason)
+
+
+def _sentence(reason: Any, message: Any) -> str:
+    return ": ".join(str(part) for part in (reason, message) if part) or "The cluster says no more."

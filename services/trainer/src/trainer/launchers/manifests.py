@@ -1,0 +1,113 @@
+"""What a run looks like in Kubernetes, as pure functions: a batch/v1 Job on one node, a RayJob (KubeRay) on several."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainer.launchers.interface import Job
+
+OWNER = {"app.kubernetes.io/name": "parallelsearch-trainer", "app.kubernetes.io/managed-by": "parallelsearch-trainer"}
+RUN_LABEL = "parallelsearch.run"
+# The log lies with the run's files, where the trainer reads it, and goes to the pod's own log too; the exit code is the command's.
+TEE = 'mkdir -p "$(dirname "$0")"; { "$@" 2>&1; echo $? > "$0.code"; } | tee -a "$0"; exit "$(cat "$0.code")"'
+
+
+class KubernetesSettings(BaseModel):
+    """Environment names start with `TRAINER_KUBERNETES__`. The claim is mounted at `mount`, in the trainer's own pod too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str = "default"
+    image: str
+    claim: str
+    mount: Path
+    sources: Path = Path("/app")
+    python: str = "python3"
+    gpu_resource: str = "nvidia.com/gpu"
+    service_account: str | None = None
+    secrets: tuple[str, ...] = ()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[dict[str, str], ...] = ()
+    memory: str = "64Gi"
+    cpu: str = "8"
+    shared_memory: str = "16Gi"
+    ttl_s: int = Field(default=86_400, ge=0)
+    ray_version: str = "2.55.0"
+    kubeconfig: Path | None = None
+
+
+def job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
+    """One pod, never restarted by Kubernetes: a run that fails is failed, and resumed on purpose."""
+    pod = _pod(job, settings, ["/bin/sh", "-c", TEE, str(job.log), *job.command], gpus=job.resources.gpus_per_node)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": job.run_id, "namespace": settings.namespace, "labels": _labels(job)},
+        "spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": settings.ttl_s, "template": pod},
+    }
+
+
+def ray_job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
+    """A cluster of its own for the run: a head without GPUs, and a worker on each node."""
+    head, worker = (_pod(job, settings, None, gpus=gpus) for gpus in (0, job.resources.gpus_per_node))
+    nodes = job.resources.nodes
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": job.run_id, "namespace": settings.namespace, "labels": _labels(job)},
+        "spec": {
+            "entrypoint": shlex.join(["/bin/sh", "-c", TEE, str(job.log), *job.command]),
+            "shutdownAfterJobFinishes": True,
+            "ttlSecondsAfterFinished": settings.ttl_s,
+            "backoffLimit": 0,
+            "rayClusterSpec": {
+                "rayVersion": settings.ray_version,
+                "headGroupSpec": {"rayStartParams": {"num-gpus": "0"}, "template": head},
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "gpu",
+                        "replicas": nodes,
+                        "minReplicas": nodes,
+                        "maxReplicas": nodes,
+                        "rayStartParams": {},
+                        "template": worker,
+                    }
+                ],
+            },
+        },
+    }
+
+
+def _labels(job: Job) -> dict[str, str]:
+    return {**OWNER, RUN_LABEL: job.run_id}
+
+
+def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, gpus: int) -> dict[str, Any]:
+    limits = {"memory": settings.memory, "cpu": settings.cpu} | ({settings.gpu_resource: str(gpus)} if gpus else {})
+    container: dict[str, Any] = {
+        "name": "run",
+        "image": settings.image,
+        "env": [{"name": name, "value": value} for name, value in sorted(job.environment.items())],
+        "envFrom": [{"secretRef": {"name": name}} for name in settings.secrets],
+        "resources": {"limits": limits, "requests": limits},
+        "volumeMounts": [{"name": "runs", "mountPath": str(settings.mount)}, {"name": "shm", "mountPath": "/dev/shm"}],
+    }
+    if command is not None:
+        container["command"] = command
+    spec: dict[str, Any] = {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "nodeSelector": settings.node_selector,
+        "tolerations": list(settings.tolerations),
+        "volumes": [
+            {"name": "runs", "persistentVolumeClaim": {"claimName": settings.claim}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}},
+        ],
+    }
+    if settings.service_account:
+        spec["serviceAccountName"] = settings.service_account
+    return {"metadata": {"labels": _labels(job)}, "spec": spec}

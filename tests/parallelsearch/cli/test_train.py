@@ -1,0 +1,60 @@
+import json
+
+import httpx2
+import pytest
+
+from parallelsearch.clients.trainer import TrainerClient
+from parallelsearch.errors import InvalidInput, NotFound, UpstreamUnavailable
+
+SPEC = {"kind": "supervised", "name": "small", "model": "base", "data": "cold.jsonl"}
+RUN = {"id": "run-1", "state": "queued", "spec": SPEC, "created_at": "2026-11-28T00:00:00"}
+
+
+def trainer(request):
+    """The trainer's answers, as far as the client asks."""
+    path, token = request.url.path, request.headers.get("authorization")
+    if request.method != "GET" and token != "Bearer t":
+        return httpx2.Response(401, json={"detail": "needs the admin token"})
+    if path.endswith("/logs"):
+        return httpx2.Response(200, text=f"follow={request.url.params['follow']}\n")
+    if path.endswith("/nobody"):
+        return httpx2.Response(404, json={"detail": "There is no training run nobody."})
+    if path.endswith("/dry-run"):
+        return httpx2.Response(200, json={"command": ["a"], "environment": {}, "shell": "a"})
+    if path.endswith("/promote"):
+        return httpx2.Response(200, json={"step": 5, "path": "/p", "version": "2"})
+    if request.method == "POST":
+        sent = json.loads(request.content)
+        if sent != SPEC:
+            return httpx2.Response(422, json={"detail": "odd: Extra inputs are not permitted"})
+        return httpx2.Response(201, json=RUN | {"detail": request.headers.get("idempotency-key", "")})
+    return httpx2.Response(200, json={"runs": [RUN]} if path.endswith("training-runs") else RUN)
+
+
+@pytest.fixture
+def client():
+    return TrainerClient("http://trainer", token="t", transport=httpx2.MockTransport(trainer))
+
+
+def test_runs_are_submitted_listed_shown_and_cancelled(client):
+    assert client.submit(SPEC, "key").detail == "key"
+    assert client.dry_run(SPEC).shell == "a"
+    assert [run.id for run in client.list().runs] == ["run-1"]
+    assert client.show("run-1").spec.name == "small"
+    assert client.cancel("run-1").id == "run-1"
+    assert client.promote("run-1", 5).version == "2"
+    assert "".join(client.logs("run-1", follow=True)) == "follow=true\n"
+
+
+def test_what_the_trainer_refuses_is_told_in_its_words(client):
+    with pytest.raises(InvalidInput, match="odd"):
+        client.submit({"odd": 1})
+    with pytest.raises(NotFound, match="nobody"):
+        client.show("nobody")
+    with pytest.raises(UpstreamUnavailable, match="admin token"):
+        TrainerClient("http://trainer", transport=httpx2.MockTransport(trainer)).submit(SPEC)
+
+
+def test_a_trainer_that_is_not_there_is_told():
+    with pytest.raises(UpstreamUnavailable, match="cannot be reached"):
+        TrainerClient("http://127.0.0.1:18498").list()

@@ -1,0 +1,176 @@
+"""The kubernetes launcher against a real API server, which admits and stores; no pod runs, so the test plays the controller."""
+
+import json
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused
+from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
+
+RUNS = "/v1/training-runs"
+SETTINGS = {
+    "image": "registry.example/parallelsearch-trainer:1",
+    "claim": "runs",
+    "secrets": ("wandb",),
+    "node_selector": {"gpu": "hopper"},
+    "tolerations": ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
+    "service_account": "trainer",
+}
+NOW = "2026-11-28T00:00:00Z"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return KubernetesSettings(**SETTINGS, mount=tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    kubeconfig = os.environ.get("PARALLELSEARCH_KUBECONFIG")
+    if not kubeconfig:
+        pytest.skip("SKIPPED, NOT PASSED: set PARALLELSEARCH_KUBECONFIG to the kubeconfig of a Kubernetes API server")
+    return KubernetesSettings(**SETTINGS, mount=tmp_path, kubeconfig=Path(kubeconfig))
+
+
+@pytest.fixture
+def launcher(cluster):
+    kubernetes = pytest.importorskip("trainer.launchers.kubernetes")
+    return kubernetes.KubernetesLauncher(cluster)
+
+
+@pytest.fixture
+def batch(cluster):
+    import kubernetes
+
+    return kubernetes.client.BatchV1Api(kubernetes.config.new_client_from_config(str(cluster.kubeconfig)))
+
+
+def a_job(folder, **resources):
+    run_id = f"run-{uuid.uuid4().hex[:12]}"
+    environment = {"TRAINER_RUN_FOLDER": str(folder / run_id), "B": "2"}
+    return Job(
+        run_id,
+        ("python3", "-m", "openrlhf.cli.train_ppo_ray", "--a", "b c"),
+        environment,
+        folder / run_id,
+        ResourcesSpec(**resources),
+    )
+
+
+def set_status(batch, job, **status):
+    batch.patch_namespaced_job_status(job.run_id, "default", {"status": status})
+
+
+def test_a_job_carries_image_command_environment_mounts_and_who_owns_it(settings, tmp_path):
+    manifest = job_manifest(a_job(tmp_path, gpus_per_node=4), settings)
+    pod = manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert container["image"] == SETTINGS["image"]
+    assert container["command"][-5:] == ["python3", "-m", "openrlhf.cli.train_ppo_ray", "--a", "b c"]
+    assert {"name": "B", "value": "2"} in container["env"]
+    assert container["envFrom"] == [{"secretRef": {"name": "wandb"}}]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert container["volumeMounts"][0]["mountPath"] == str(tmp_path)
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "runs"}
+    assert pod["nodeSelector"] == {"gpu": "hopper"}
+    assert pod["tolerations"] == list(SETTINGS["tolerations"])
+    assert manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "parallelsearch-trainer"
+    assert manifest["spec"]["ttlSecondsAfterFinished"] == 86_400
+    assert manifest["spec"]["backoffLimit"] == 0
+
+
+def test_the_commands_exit_code_and_output_survive_the_shell_around_it(settings, tmp_path):
+    job = a_job(tmp_path)
+    job = Job(job.run_id, ("sh", "-c", "echo 'a  b'; exit 5"), {}, job.folder, job.resources)
+    command = job_manifest(job, settings)["spec"]["template"]["spec"]["containers"][0]["command"]
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert done.returncode == 5
+    assert done.stdout == job.log.read_text() == "a  b\n"
+
+
+def test_several_nodes_are_a_ray_job_with_a_worker_on_each(settings, tmp_path):
+    spec = ray_job_manifest(a_job(tmp_path, nodes=3, gpus_per_node=8), settings)["spec"]
+    (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
+    head = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+
+    assert "'b c'" in spec["entrypoint"]
+    assert workers["replicas"] == workers["maxReplicas"] == 3
+    assert workers["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert "nvidia.com/gpu" not in head["resources"]["limits"]
+
+
+def test_a_job_is_created_once_read_and_driven_through_its_states(launcher, batch, tmp_path):
+    job = a_job(tmp_path)
+    handle = launcher.start(job)
+
+    assert launcher.start(job) == handle == f"job/{job.run_id}"
+    assert launcher.status(handle, job).state is RunState.QUEUED
+    set_status(batch, job, active=1, startTime=NOW)
+    assert launcher.status(handle, job).state is RunState.RUNNING
+    set_status(batch, job, active=0, succeeded=1, completionTime=NOW, conditions=[{"type": "Complete", "status": "True"}])
+    assert launcher.status(handle, job).state is RunState.SUCCEEDED
+
+
+def test_a_failed_job_says_what_the_cluster_says(launcher, batch, tmp_path):
+    job = a_job(tmp_path)
+    handle = launcher.start(job)
+    failure = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached the limit"}
+    set_status(batch, job, failed=1, conditions=[failure])
+    status = launcher.status(handle, job)
+
+    assert status.state is RunState.FAILED
+    assert status.detail == "BackoffLimitExceeded: Job has reached the limit"
+
+
+def test_a_cancelled_job_is_gone_and_cancelling_twice_is_no_fault(launcher, tmp_path):
+    job = a_job(tmp_path)
+    handle = launcher.start(job)
+    launcher.cancel(handle, job)
+    launcher.cancel(handle, job)
+
+    assert launcher.status(handle, job).state is RunState.FAILED
+    assert "gone" in launcher.status(handle, job).detail
+
+
+def test_what_kubernetes_refuses_is_told_in_its_words(launcher, tmp_path):
+    job = a_job(tmp_path)
+    with pytest.raises(LaunchRefused, match="Invalid value"):
+        launcher.start(Job("Not_A_Name", job.command, job.environment, job.folder, job.resources))
+    with pytest.raises(LaunchRefused, match="Kubernetes refuses"):
+        launcher.start(a_job(tmp_path, nodes=2))  # this server has no KubeRay
+
+
+def test_a_server_that_cannot_be_reached_is_no_refusal(cluster, tmp_path):
+    kubernetes = pytest.importorskip("trainer.launchers.kubernetes")
+    text = cluster.kubeconfig.read_text()
+    (tmp_path / "config").write_text(text.replace(":16443", ":18499"))
+    launcher = kubernetes.KubernetesLauncher(cluster.model_copy(update={"kubeconfig": tmp_path / "config"}))
+
+    with pytest.raises(LauncherUnavailable):
+        launcher.start(a_job(tmp_path))
+
+
+def test_a_run_goes_through_the_cluster_and_a_restarted_trainer_finds_it(start_trainer, platform, launcher, batch):
+    launchers = {LauncherName.KUBERNETES: launcher}
+    with start_trainer(launchers=launchers) as trainer:
+        run_id = trainer.submit(platform.spec(launcher="kubernetes")).json()["id"]
+        trainer.wait(run_id, "running")
+    again = start_trainer(launchers=launchers)
+    batch.patch_namespaced_job_status(run_id, "default", {"status": {"active": 1, "startTime": NOW}})
+    assert again.run(run_id)["state"] == "running"
+    log = platform.folder / "runs" / run_id / "output.log"
+    log.write_text("one\ntwo\n")
+    failure = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
+    batch.patch_namespaced_job_status(run_id, "default", {"status": {"active": 0, "conditions": [failure]}})
+    run = again.wait(run_id, "failed")
+
+    assert run["detail"] == "DeadlineExceeded: too long"
+    assert run["last_log_lines"] == ["one", "two"]
+    assert json.loads((platform.folder / "runs" / run_id / "spec.json").read_text())["launcher"] == "kubernetes"
