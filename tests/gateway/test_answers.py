@@ -129,6 +129,19 @@ def test_a_passed_deadline_is_504_with_the_trajectory_so_far(start_gateway):
     assert len(response.json()["trajectory"]["turns"]) == 1
 
 
+def test_a_policy_that_keeps_its_own_description_to_itself_still_answers(start_gateway):
+    inner = fake_policy([DONE])
+
+    async def closed(scope, receive, send):
+        if scope["path"] == "/v1/policy":
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+            return
+        await inner(scope, receive, send)
+
+    assert ask(start_gateway(closed, fake_retriever(PASSAGES))).json()["answer"] == "Camille Pissarro"
+
+
 def test_any_openai_compatible_server_will_do(start_gateway):
     cut = BOTH.removesuffix("</search>")
     policy = fake_policy([cut, DONE.removesuffix("</answer>")], own_routes=False, tokenizes=False)

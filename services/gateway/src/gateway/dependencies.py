@@ -1,4 +1,7 @@
-"""What endpoints are given: the state that the lifespan made, and who calls."""
+"""What endpoints are given: the state that the lifespan made, and who calls.
+
+All are coroutines, though they wait for nothing: FastAPI sends plain functions through a thread pool.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,17 @@ class State(TypedDict):
     trainer: httpx2.AsyncClient
 
 
-def answer_service(request: Request) -> AnswerService:
+async def answer_service(request: Request) -> AnswerService:
     service: AnswerService = request.state.answers
     return service
 
 
-def gateway_settings(request: Request) -> GatewaySettings:
+async def gateway_settings(request: Request) -> GatewaySettings:
     settings: GatewaySettings = request.state.settings
     return settings
 
 
-def known_caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)] = None) -> Caller:
+async def known_caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)] = None) -> Caller:
     """Refuses whoever has no key where keys are needed."""
     authenticator: Authenticator = request.state.authenticator
     caller = authenticator.caller(request.headers.get("authorization", ""))

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+import httpx2
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from parallelsearch.clients.policy_chat import ChatPolicyClient
 from parallelsearch.clients.policy_http import Json, PolicyHttp
 from parallelsearch.clients.policy_tokens import TokenPolicyClient
-from parallelsearch.errors import NotFound, UpstreamUnavailable
+from parallelsearch.errors import NotFound, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.types import PolicyIdentity
 
@@ -81,7 +82,9 @@ async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescript
     tokenizes = await _answers(http, "tokenize", {"model": name, "prompt": "a"})
     try:
         own = _parsed(_OwnWords, "v1/policy", await http.get("v1/policy"))
-    except NotFound:
+    except ParallelSearchError as error:
+        if isinstance(error.__cause__, httpx2.TransportError):
+            raise
         own = _OwnWords(context_length=models[name].max_model_len if name in models else None)
     return PolicyDescription(
         PolicyIdentity(name, own.version), own.context_length, own.turn_tokens, own.layout, tuple(own.special_tokens), tokenizes
