@@ -174,8 +174,7 @@ class Supervisor:
         if running or (StepPhase.WAITING in phases and StepPhase.DIED not in phases):
             return
         self.phase = Phase.READY
-        if self.ready_after_s is None:
-            self.ready_after_s = time.time() - self.attempt_at
+        self.ready_after_s = time.time() - self.attempt_at
 
     def _stop_all(self) -> None:
         failed = self.phase is Phase.FAILED

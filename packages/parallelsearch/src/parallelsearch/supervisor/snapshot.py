@@ -56,7 +56,7 @@ class StepState:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`detail` says what a failed start ran into."""
+    """`detail` says what a failed start ran into; `ready_after_s` is of the last start, which may have been of the dead alone."""
 
     supervisor: Identity
     phase: Phase

@@ -54,7 +54,7 @@ class Watch:
 
     def update(self, snapshot: Snapshot) -> None:
         for step in snapshot.steps:
-            self._announce(step, snapshot)
+            self._announce(step)
         busy = [step for step in snapshot.steps if step.phase in BUSY]
         if not busy:
             return
@@ -73,7 +73,7 @@ class Watch:
         self.spoke_at = time.monotonic()
         self.console.print(Text(text, style), soft_wrap=True)
 
-    def _announce(self, step: StepState, snapshot: Snapshot) -> None:
+    def _announce(self, step: StepState) -> None:
         before = self.seen.get(step.name)
         if before == (step.phase, step.since):
             return
@@ -81,7 +81,7 @@ class Watch:
         if step.phase is StepPhase.DIED:
             self.say(f"  {step.name:<10} {step.detail or step.death}", "red")
         elif step.phase in ANNOUNCED and (before or step.phase in BUSY):
-            took = f" after {time.time() - snapshot.started_at:.0f} s" if step.phase is StepPhase.READY else ""
+            took = f" after {step.since - before[1]:.0f} s" if before and step.phase in {StepPhase.READY, StepPhase.DONE} else ""
             self.say(f"  {step.name:<10} {ANNOUNCED[step.phase]}{took}")
 
 
