@@ -8,7 +8,7 @@ from retriever.index.build import BuildPlan, build
 from retriever.index.kinds import TARGET_RECALL, assemble, cells_for, recall
 from retriever.index.manifest import EXACT
 from retriever.index.opened import open_index
-from retriever.index.search import open_search
+from retriever.index.search import FlatSearch, open_search
 
 ROWS, DIMENSION, BLOCK = 3_000, 32, 700
 
@@ -41,6 +41,22 @@ def test_flat_finds_exactly_what_a_sort_finds(blocks, vectors, queries, tmp_path
     expected = np.argsort(-(queries @ vectors.T), axis=1)[:, :5]
     assert (rows == expected).all()
     assert np.allclose(scores, np.take_along_axis(queries @ vectors.T, expected, 1), atol=1e-5)
+
+
+def test_flat_search_in_parts_finds_what_one_part_finds(tmp_path):
+    random = np.random.default_rng(3)
+    many = unit(random.normal(size=(150_000, 4)))
+    np.save(tmp_path / "vectors.npy", many)
+    queries = unit(random.normal(size=(3, 4)))
+    scores, rows = FlatSearch(tmp_path / "vectors.npy").search(queries, 7)
+    assert np.allclose(scores, -np.sort(-(queries @ many.T), axis=1)[:, :7], atol=1e-6)
+    assert np.allclose(np.take_along_axis(queries @ many.T, rows, 1), scores, atol=1e-6)
+
+
+def test_flat_search_of_fewer_rows_than_asked_for_is_filled_with_none(blocks, queries, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.eye(2, DIMENSION, dtype=np.float32))
+    _, rows = FlatSearch(tmp_path / "vectors.npy").search(queries[:1], 5)
+    assert sorted(rows[0].tolist()) == [-1, -1, -1, 0, 1]
 
 
 @pytest.mark.parametrize("kind", ["ivf_sq8", "hnsw"])
