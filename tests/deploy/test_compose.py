@@ -15,7 +15,7 @@ each_service = pytest.mark.parametrize("name", COMPOSE["services"])
 
 
 def substituted(text):
-    return {name for name in re.findall(r"\$\{([A-Z_]+)", text)}
+    return set(re.findall(r"\$\{([A-Z_]+)", text))
 
 
 @each_service

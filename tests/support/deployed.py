@@ -5,7 +5,9 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.registry import Collector
 
@@ -85,3 +87,24 @@ def _collectors(registry: CollectorRegistry) -> list[Collector]:
 
 def site_packages() -> Path:
     return next(Path(path) for path in sys.path if path.endswith("site-packages"))
+
+
+@cache
+def rules() -> tuple[dict[str, Any], ...]:
+    """Every recording rule and alert of deploy/prometheus."""
+    files = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))]
+    return tuple(rule for file in files for group in file["groups"] for rule in group["rules"])
+
+
+def recorded() -> set[str]:
+    return {rule["record"] for rule in rules() if "record" in rule}
+
+
+def named_ratios(expression: str) -> set[str]:
+    """What an expression takes from recording rules."""
+    return set(re.findall(r"\b(?:job:)?parallelsearch(?:_\w+)?:\w+:\w+", expression))
+
+
+def named_metrics(expression: str) -> set[str]:
+    """What an expression takes from the code."""
+    return set(re.findall(r"(?<![\w:])(?:parallelsearch_\w+|vllm:\w+)(?![\w:])", expression))
