@@ -109,6 +109,13 @@ def test_the_gpu_profile_takes_the_place_of_the_cpu():
     assert {name for name, service in COMPOSE["services"].items() if "profiles" not in service} >= set(SERVICES)
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_services_may_finish_what_they_have_accepted(name):
+    service = COMPOSE["services"][name]
+    finish_s = float(service["environment"].get(f"{OURS[name].upper()}_SHUTDOWN_GRACE_S", 20))
+    assert float(service["stop_grace_period"].removesuffix("s")) > finish_s
+
+
 @pytest.mark.parametrize("arguments", [[], ["--profile", "gpu"]])
 def test_compose_reads_it(arguments):
     if (
