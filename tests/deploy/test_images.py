@@ -85,3 +85,9 @@ def test_the_context_holds_no_secrets_and_no_environments():
 def test_gpu_base_is_the_engine_that_is_pinned():
     pinned = re.search(r"^vllm==(\S+)", (ROOT / "requirements" / "engine-cuda.txt").read_text(), re.M)
     assert pinned and f"vllm/vllm-openai:v{pinned[1]}" in BASES
+
+
+def test_the_gateway_does_without_what_its_image_leaves_out():
+    left_out = re.findall(r"pip [^&\n]* uninstall --yes (.*)", joined(ROOT / "services" / "gateway" / "Dockerfile"))[0].split()
+    program = f"import sys; sys.modules.update(dict.fromkeys({left_out!r})); import gateway.app, parallelsearch.cli.main"
+    subprocess.run([sys.executable, "-c", program], check=True)
