@@ -32,6 +32,26 @@ HEAD = """\
 # PARALLELSEARCH_STATE_DIR=
 # Set, the embedded Valkey listens on this port; else on a socket in the state folder
 # REDIS_PORT=
+
+# --- docker compose (docker-compose.yml; GATEWAY_PORT and RETRIEVER_PORT are the published ports there)
+# PROMETHEUS_PORT=9090
+# GRAFANA_PORT=3000
+# 0 with the profile gpu: policy and retriever of the CPU stay away
+# CPU_ENGINES=1
+# Memory of the CPU policy's container, and of each container with a GPU
+# POLICY_MEMORY=6g
+# GPU_HOST_MEMORY=32g
+# The index that is built and served; another corpus is a file below DATA, named /data/FILE, and needs a name of its own
+# INDEX_NAME=demo
+# INDEX_CORPUS=
+# A folder of this machine with corpora and training data
+# DATA=
+# What the canary asks, and how often
+# CANARY_QUESTIONS=12
+# CANARY_INTERVAL_S=600
+
+# --- parallelsearch ask, eval … against a gateway that wants keys
+# PARALLELSEARCH_API_KEY=
 """
 
 

@@ -1,0 +1,44 @@
+"""What docs/operations.md names exists."""
+
+import re
+
+import yaml
+from deployed import ROOT, is_variable, rules
+
+TEXT = (ROOT / "docs" / "operations.md").read_text()
+BUILD_SETTINGS = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"}
+
+
+def test_variables_are_settings():
+    named = set(re.findall(r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b", TEXT))
+    assert len(named) > 20
+    assert {name for name in named - BUILD_SETTINGS if not is_variable(name) and name != "_SHUTDOWN_GRACE_S"} == set()
+
+
+def test_every_alert_has_its_runbook_and_no_runbook_is_left_over():
+    alerts = [rule["alert"] for rule in rules() if "alert" in rule]
+    section = TEXT[TEXT.index("## Alerts") : TEXT.index("## Scaling")]
+    assert re.findall(r"^### (\w+)$", section, re.M) == alerts
+
+
+def test_panels_exist():
+    titles = set(re.findall(r'"title": "([^"]+)"', "".join(path.read_text() for path in ROOT.glob("deploy/grafana/dashboards/*"))))
+    named = {panel for board, panel in re.findall(r"\| \*(\w+)\*, ([\w' ]+) \|", TEXT)}
+    assert named
+    assert named <= titles
+
+
+def test_files_exist():
+    for place in re.findall(r"`((?:deploy|services|requirements|k8s)/[\w./-]+)`", TEXT):
+        assert (ROOT / place).exists() or "<" in place, place
+
+
+def test_volumes_and_published_ports_are_those_of_compose():
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    for volume in compose["volumes"]:
+        assert f"`{volume}`" in TEXT
+    published = {
+        port.split(":")[1] + ":" + port.split(":")[2] for each in compose["services"].values() for port in each.get("ports", [])
+    }
+    for port in re.findall(r"^\| (\d+) \|", TEXT, re.M):
+        assert any(port in each for each in published)

@@ -1,0 +1,104 @@
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from deployed import (
+    CANARY_PORT,
+    ROOT,
+    SERVICES,
+    VLLM_METRICS,
+    metrics,
+    named_metrics,
+    named_ratios,
+    port_of,
+    recorded,
+    rules,
+    site_packages,
+)
+
+from parallelsearch.rollout.types import Kind, StopReason
+from policy.metrics import Outcome
+from servicekit.metrics import SECONDS_BUCKETS
+
+FOLDER = ROOT / "deploy" / "prometheus"
+ALERTS = {rule["alert"]: rule for rule in rules() if "alert" in rule}
+UNIT_TESTS = sorted((FOLDER / "tests").glob("*.yml"))
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: promtool (Debian package prometheus)")
+
+
+def promtool(*arguments):
+    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_promtool_reads_the_configuration():
+    promtool("check", "config", FOLDER / "prometheus.yml")
+
+
+@needs_promtool
+@pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: path.stem)
+def test_promtool_unit_tests_pass(path):
+    promtool("test", "rules", path)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_each_alert_is_tested_quiet_and_firing(name):
+    tests = [test for path in UNIT_TESTS for test in yaml.safe_load(path.read_text())["tests"]]
+    expected = [rule["exp_alerts"] for test in tests for rule in test.get("alert_rule_test", []) if rule["alertname"] == name]
+    assert any(not alerts for alerts in expected)
+    assert any(expected)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_each_alert_says_what_to_do(name):
+    rule = ALERTS[name]
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert anchor == name.lower()
+    assert f"\n### {name}\n" in (ROOT / page).read_text()
+
+
+def test_metrics_of_rules_exist_in_the_code():
+    named = set().union(*(named_metrics(rule["expr"]) for rule in rules()))
+    assert named - metrics() == set()
+
+
+def test_metrics_of_the_adapter_exist_in_the_code():
+    adapter = yaml.safe_load((FOLDER / "adapter.yml").read_text())["rules"]
+    assert set().union(*(named_metrics(rule["seriesQuery"]) for rule in adapter)) - metrics() == set()
+
+
+def test_metrics_of_the_engine_exist_in_its_source():
+    source = (site_packages() / "vllm" / "v1" / "metrics" / "loggers.py").read_text()
+    for name in VLLM_METRICS:
+        # prometheus_client adds the suffix that a kind of metric has.
+        assert f'"{re.sub("_(total|bucket)$", "", name)}"' in source, name
+
+
+def test_recorded_ratios_exist_where_they_are_used():
+    for rule in ALERTS.values():
+        assert named_ratios(rule["expr"]) <= recorded()
+
+
+def test_label_values_of_rules_exist_in_the_code():
+    text = "\n".join(rule["expr"] for rule in rules())
+    reasons = {reason for value in re.findall(r'stop_reason[=!~]+"([^"]+)"', text) for reason in value.split("|")}
+    assert reasons <= set(StopReason)
+    assert set(re.findall(r'kind="(\w+)"', text)) <= set(Kind) | {"all"}
+    assert set(re.findall(r'weight_changes_total{outcome="(\w+)"', text)) <= set(Outcome)
+
+
+def test_the_objective_is_a_bucket():
+    bounds = {f'le="{float(bound)}"' for bound in SECONDS_BUCKETS}
+    assert set(re.findall(r'answer_seconds_bucket{(le="[\d.]+")}', "\n".join(rule["expr"] for rule in rules()))) <= bounds
+
+
+def test_every_service_is_scraped_where_it_listens():
+    jobs = {job["job_name"]: job for job in yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]}
+    ports = {service: port_of(service) for service in SERVICES} | {"canary": CANARY_PORT}
+    for name, port in ports.items():
+        discovery = jobs[name]["dns_sd_configs"][0]
+        assert (discovery["names"], discovery["port"]) == ([name], port)
