@@ -24,7 +24,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         ConfigurationError, IndexMismatch: see `open_index`.
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
-    opener = partial(open_index, settings.index, settings.encoder, settings.precision, settings.milvus)
+    opener = partial(open_index, settings.index, settings.encoder, settings.precision, settings.milvus, settings.gpu)
     return Retriever(opener, limits, settings.cached_queries, settings.method)
 
 

@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from parallelsearch.schemas.retrieval import Method
 from retriever.encoders.identity import Precision
+from retriever.gpu.plan import GpuPlan, Placement
 from retriever.index.manifest import MilvusAddress
 from servicekit.settings import ServiceSettings
 
@@ -22,6 +23,12 @@ class RetrieverSettings(ServiceSettings):
     precision: Precision = Field(default="auto", description="Of the encoder's matrix products; auto: bfloat16 where it is native.")
     milvus_uri: str = Field(default="", validation_alias="MILVUS_URI", description="Where the vectors of a milvus index are.")
     milvus_token: SecretStr = Field(default=SecretStr(""), validation_alias="MILVUS_TOKEN")
+    search: Placement = Field(
+        default="cpu",
+        description="Of a flat index: cpu, or on GPUs fused, torch, faiss, eight_bit, or auto (the fastest exact one).",
+    )
+    gpu_devices: str = Field(default="", description="Devices of the GPU engine, such as cuda:0,cuda:1; empty: all of the host.")
+    eight_bit_candidates: int = Field(default=32, ge=1, description="Rows per query that eight_bit scores again exactly.")
     method: Method = Field(default="dense", description="How a query is searched that does not say: dense, bm25 or hybrid.")
     default_top_k: int = Field(default=3, ge=1, description="Passages per query on /retrieve where the client names no number.")
     max_body_bytes: int = Field(default=64_000_000, gt=0)
@@ -30,6 +37,14 @@ class RetrieverSettings(ServiceSettings):
     window_ms: float = Field(default=4.0, ge=0, description="How long a batch may be held back under load; never when idle.")
     deadline_s: float = Field(default=110.0, gt=0, description="Seconds after which a waiting request is answered 504.")
     cached_queries: int = Field(default=20_000, ge=0, description="Query vectors kept, by text; 1.5 kB each at 384 dimensions.")
+
+    @property
+    def gpu(self) -> GpuPlan | None:
+        """None for the CPU."""
+        if self.search == "cpu":
+            return None
+        devices = tuple(name.strip() for name in self.gpu_devices.split(",") if name.strip())
+        return GpuPlan(self.search, devices, self.eight_bit_candidates)
 
     @property
     def milvus(self) -> MilvusAddress | None:

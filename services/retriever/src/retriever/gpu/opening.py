@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -14,23 +13,14 @@ import torch
 
 from parallelsearch.errors import ConfigurationError
 from retriever.gpu.loading import VectorFile, describe, load_eight_bit, load_fp16, on_host
+from retriever.gpu.plan import Engine, GpuPlan
 from retriever.gpu.shard import Shard
 from retriever.gpu.sharded import MakeShard, ShardedSearch, spread
 
-Engine = Literal["auto", "fused", "torch", "faiss", "eight_bit"]
 ExactEngine = Literal["fused", "torch", "faiss"]
 
 _WIDEST_DIMENSION, _DIMENSION_STEP = 1_024, 16
 _SAMPLE_ROWS, _SAMPLE_QUERIES, _SAMPLE_RUNS = 1_000_000, 64, 5
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPlan:
-    """`devices` as torch names them ("cuda:0"), none for all of the host; `candidates` is for `eight_bit` alone."""
-
-    engine: Engine = "auto"
-    devices: tuple[str, ...] = ()
-    candidates: int = 32
 
 
 def open_search(vectors_file: Path, plan: GpuPlan) -> ShardedSearch:

@@ -10,6 +10,7 @@ from retriever.corpus.store import CorpusStore
 from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
+from retriever.gpu.plan import GpuPlan
 from retriever.index.lexical import LexicalSearch
 from retriever.index.manifest import Manifest, MilvusAddress, read_manifest, verify_files
 from retriever.index.progress import Progress
@@ -49,6 +50,7 @@ def open_index(
     encoder_name: str | None = None,
     precision: Precision = "float32",
     milvus: MilvusAddress | None = None,
+    gpu: GpuPlan | None = None,
     loaded: Encoder | None = None,
 ) -> OpenIndex:
     """The index of `folder`, checked, not yet warm.
@@ -65,7 +67,7 @@ def open_index(
         verify_files(folder, manifest)
     data = folder / manifest.version
     with Progress("loading vectors"):
-        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort, milvus)
+        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort, milvus, gpu)
         lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
     if loaded is not None and loaded.identity.same_vectors_as(manifest.encoder):

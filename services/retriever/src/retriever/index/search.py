@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from parallelsearch.errors import ConfigurationError
 from retriever.encoders.identity import Vectors
+from retriever.gpu.plan import GpuPlan
 from retriever.index.kinds import set_effort
 from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind, MilvusAddress
 
@@ -36,14 +37,26 @@ class VectorSearch(Protocol):
     def close(self) -> None: ...
 
 
-def open_search(data: Path, kind: Kind, effort: Effort, milvus: MilvusAddress | None = None) -> VectorSearch:
-    """Raises ConfigurationError where the vectors are in Milvus and nobody said where that is."""
+def open_search(
+    data: Path, kind: Kind, effort: Effort, milvus: MilvusAddress | None = None, gpu: GpuPlan | None = None
+) -> VectorSearch:
+    """Opens the vectors of a version; `gpu` puts those of a flat index on GPUs.
+
+    Raises:
+        ConfigurationError: the vectors are in Milvus and nobody said where that is, or GPUs cannot search this index.
+    """
+    if gpu is not None and kind != "flat":
+        raise ConfigurationError(f"RETRIEVER_SEARCH={gpu.engine} searches flat indexes, and this one is {kind}: leave it out.")
     if kind == "milvus":
         if milvus is None:
             raise ConfigurationError("The vectors of this index are in Milvus: set MILVUS_URI to where it runs.")
         from retriever.index.milvus import MilvusSearch
 
         return MilvusSearch(milvus, data.name)
+    if gpu is not None:
+        from retriever.gpu.opening import open_search as open_on_gpu
+
+        return open_on_gpu(data / VECTORS_FILE, gpu)
     if kind == "flat":
         return FlatSearch(data / VECTORS_FILE)
     return ApproximateSearch(data / FAISS_FILE, effort)

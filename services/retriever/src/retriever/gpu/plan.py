@@ -1,0 +1,18 @@
+"""How a flat index is to be searched on GPUs: a value that settings make and `opening` carries out. Imports no engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Engine = Literal["auto", "fused", "torch", "faiss", "eight_bit"]
+Placement = Literal["cpu", "auto", "fused", "torch", "faiss", "eight_bit"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """`devices` as torch names them ("cuda:0"), none for all of the host; `candidates` is for `eight_bit` alone."""
+
+    engine: Engine = "auto"
+    devices: tuple[str, ...] = ()
+    candidates: int = 32
