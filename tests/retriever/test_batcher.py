@@ -200,3 +200,13 @@ async def test_stopping_answers_what_waits():
         waiting = [asyncio.create_task(submit(batcher, [f"q{n}"], 1)) for n in range(9)]
         await asyncio.sleep(0)
     assert len(await asyncio.gather(*waiting)) == 9
+
+
+async def test_before_its_start_and_behind_its_end_it_refuses_at_once():
+    work = Work()
+    with pytest.raises(Overloaded):
+        await submit(Batcher(work), ["early"], 1)
+    async with running(work) as batcher:
+        pass
+    with pytest.raises(Overloaded):
+        await submit(batcher, ["late"], 1)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
+from retriever_process import running_retriever
 
 
 def run(*arguments, **environment):
@@ -20,26 +20,8 @@ def run(*arguments, **environment):
 
 @pytest.fixture
 def served(index_folder):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "RETRIEVER_INDEX": str(index_folder), "RETRIEVER_PORT": str(port)}
-    process = subprocess.Popen([sys.executable, "-m", "retriever"], env=environment, stderr=subprocess.PIPE, text=True)
-    client = httpx2.Client(base_url=f"http://127.0.0.1:{port}")
-    try:
-        for _ in range(900):
-            try:
-                client.get("/readyz").raise_for_status()
-                break
-            except httpx2.TransportError:
-                assert process.poll() is None, process.stderr.read()
-                time.sleep(0.1)
-        yield process, client
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-        client.close()
+    with running_retriever(index_folder) as running:
+        yield running
 
 
 def test_it_serves_until_sigterm_and_ends_well(served):

@@ -3,16 +3,14 @@
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from retriever_process import running_retriever
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-
-from retriever.app import create_app, open_retriever
-from retriever.settings import RetrieverSettings
 
 
 @pytest.fixture(scope="module")
 def schema(index_folder):
-    chosen = RetrieverSettings(index=index_folder)
-    return schemathesis.openapi.from_asgi("/openapi.json", create_app(chosen, open_retriever(chosen)))
+    with running_retriever(index_folder) as (_, client):
+        yield schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,14 @@ class Batcher:
         """At most `top_k` passages per query. `gone` is asked now and then whether the caller still listens.
 
         Raises:
-            Overloaded: the queue has no room for these queries, or would not reach them in time.
+            Overloaded: the queue has no room for these queries or would not reach them in time, or this is not running.
             DeadlineExceeded: they were not answered in time.
             CallerGone: nobody listens any more.
         """
+        if not self.running:
+            raise Overloaded(
+                "The retriever does not search yet, or no more. Try another replica, or again in a moment.", retry_after_s=5
+            )
         deadline_s = min(deadline_s or self.limits.deadline_s, self.limits.deadline_s)
         ticket = Ticket(asyncio.get_running_loop().create_future())
         entries = self._admit(queries, top_k, ticket, deadline_s)
