@@ -25,7 +25,9 @@ PYTHONPATH=$site setsid python3 -m vllm.entrypoints.openai.api_server --model "$
   --host 127.0.0.1 --port "$port" --max-model-len 4096 --max-num-seqs 256 --gpu-memory-utilization "${GPU_MEMORY:-0.5}" \
   ${VLLM_ARGUMENTS:-} >"$results/vllm.log" 2>&1 &
 server=$!
-trap 'kill -- -$server 2>/dev/null || true' EXIT
+end_server() { kill -- -$server 2>/dev/null || true; sleep 3; kill -9 -- -$server 2>/dev/null || true; }
+trap end_server EXIT
+trap 'exit 143' INT TERM
 
 machine=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 || true)
 commit=$(git describe --always --dirty --abbrev=12 2>/dev/null || echo "${PARALLELSEARCH_COMMIT:-unknown}")
