@@ -47,11 +47,14 @@ test-e2e: setup-dev ## Start the whole platform with the real policy on ports of
 
 evaluate: ## Measure the running platform: 30 of each of the demo's sets, parallel and sequential (some minutes on a CPU)
 	@$(PARALLELSEARCH) eval demo demo-graphs --limit 30 --corpus "the demo corpus" --out .state/evaluation/$$(date +%Y-%m-%d-%H%M%S)
-web: ## Build the web page into the gateway's package (needs node)
-	@cd services/gateway/web && npm ci && npm run build
+web: services/gateway/web/node_modules ## Build the web page into the gateway's package (needs node)
+	@cd services/gateway/web && npm run build
 
-test-web: setup-dev ## Look at the web page with Chromium (apt-get install chromium)
-	@$(PYTEST) -m web tests/web
+services/gateway/web/node_modules: services/gateway/web/package-lock.json
+	@cd services/gateway/web && npm ci && touch node_modules
+
+test-web: setup-dev services/gateway/web/node_modules ## Look at the web page with Chromium (needs node; apt-get install chromium)
+	@$(PYTEST) -m web tests/web --timeout 90
 
 lint: setup-dev ## Style, types, import contracts
 	@$(MAKE) lint-installed
