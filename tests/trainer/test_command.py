@@ -68,7 +68,7 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
     assert parsed["rollout"] | {"max_new_tokens": 200, "temperature": 0.9, "batch_size": 8} == parsed["rollout"]
     assert parsed["train"] | {"batch_size": 32, "micro_batch_size": 2, "seed": 7, "num_episodes": 1} == parsed["train"]
     assert parsed["vllm"] | {"num_engines": 2, "enable_sleep": True, "gpu_memory_utilization": 0.4} == parsed["vllm"]
-    assert parsed["ds"]["attn_implementation"] == "sdpa"
+    assert parsed["ds"] | {"attn_implementation": "sdpa", "enable_sleep": True} == parsed["ds"]
     assert parsed["ds"]["lora"] | {"rank": 8, "alpha": 16} == parsed["ds"]["lora"]
     assert parsed["eval"] == {
         **parsed["eval"],
@@ -98,6 +98,14 @@ def test_flash_attention_packs_samples(openrlhf_sources, version):
 
     assert parsed["ds"]["packing_samples"]
     assert "Warning" not in said
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_where_everything_fits_nothing_sleeps(openrlhf_sources, version):
+    parsed, _ = parse(openrlhf_sources, version, command(version, resources={"sleep": False}))
+
+    assert not parsed["vllm"]["enable_sleep"]
+    assert not parsed["ds"]["enable_sleep"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

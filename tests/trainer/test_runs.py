@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import sqlite3
+import time
 
 import httpx2
 import psutil
@@ -99,6 +100,24 @@ def test_runs_side_by_side_get_gpus_of_their_own(start_trainer, platform):
     trainer.delete(f"{RUNS}/{narrow}")
     assert trainer.wait(waiting, "running")
     for run_id in (wide, waiting):
+        trainer.delete(f"{RUNS}/{run_id}")
+
+
+def test_small_runs_share_gpus_evenly_where_it_is_allowed(start_trainer, platform):
+    platform.does("echo $CUDA_VISIBLE_DEVICES; sleep 60")
+    trainer = start_trainer(gpus=2, runs_per_gpu=2, max_running=5)
+    runs = [trainer.submit(platform.spec()).json()["id"] for _ in range(5)]
+    for run_id in runs[:4]:
+        trainer.wait(run_id, "running")
+    logs = []
+    for run_id in runs[:4]:
+        while not (lines := list(trainer.get(f"{RUNS}/{run_id}/logs", params={"follow": False}).iter_lines())):
+            time.sleep(0.02)
+        logs += lines
+
+    assert sorted(logs) == ["gpu-0", "gpu-0", "gpu-1", "gpu-1"]
+    assert trainer.run(runs[4])["state"] == "queued"
+    for run_id in runs:
         trainer.delete(f"{RUNS}/{run_id}")
 
 

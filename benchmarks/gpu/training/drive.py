@@ -4,7 +4,7 @@ usage: drive.py PLAN[,PLAN…] --minutes M --out FOLDER      ends in time; calle
 
 Starts retriever and trainer if they do not answer, submits each run once (its name is the idempotency key), waits, and writes
 FOLDER/PLAN.tar.gz with every run's specification, state, metrics, records and the end of its log. Runs whose model another run
-learns are submitted when that one has succeeded.
+learns are submitted when that one has succeeded; one that fails is tried once more.
 """
 
 import argparse
@@ -25,6 +25,7 @@ TRAIN = Path(os.environ["TRAIN"])
 TRAINER, RETRIEVER = f"http://127.0.0.1:{os.environ.get('TRAINER_PORT', '8003')}", os.environ["RETRIEVER_URL"]
 LOG_BYTES = 40_000
 FINAL = {"succeeded", "failed", "cancelled"}
+TRIES = 2
 
 
 def ask(method, url, body=None, **headers):
@@ -61,7 +62,54 @@ def serve(service, url):
 
 
 def known_runs():
-    return {run["spec"]["name"]: run for run in ask("GET", f"{TRAINER}/v1/training-runs")["runs"]}
+    """The last run of each name."""
+    runs = sorted(ask("GET", f"{TRAINER}/v1/training-runs")["runs"], key=lambda run: run["created_at"])
+    return {run["spec"]["name"]: run for run in runs}
+
+
+def steps_of(run):
+    return ask("GET", f"{TRAINER}/v1/training-runs/{run['id']}/metrics")["steps"]
+
+
+def is_starting(run):
+    """Queued, or not through its first step yet: the time in which vLLM measures how much memory is free."""
+    return run["state"] == "queued" or (run["state"] == "running" and not steps_of(run))
+
+
+class Plan:
+    """Submits each specification once, again after a failure (TRIES), and no more at a time than may start side by side."""
+
+    def __init__(self, specs, starting):
+        self.specs, self.starting = {spec["name"]: spec for spec in specs}, starting
+
+    def tries(self, name):
+        return sum(run["spec"]["name"] == name for run in ask("GET", f"{TRAINER}/v1/training-runs")["runs"])
+
+    def is_over(self, name, known):
+        """Ended for good, or can never start because the run whose model it needs has failed for good."""
+        run, model = known.get(name), self.specs[name]["model"]
+        if run is not None and run["state"] == "failed":
+            return self.tries(name) >= TRIES
+        if run is not None:
+            return run["state"] in FINAL
+        before = model.removeprefix("run:")
+        return model.startswith("run:") and before in self.specs and known.get(before, {}).get("state") in {"failed", "cancelled"}
+
+    def submit_what_can_be(self):
+        known = known_runs()
+        room = self.starting - sum(is_starting(run) for run in known.values())
+        for name, spec in self.specs.items():
+            again = name in known and known[name]["state"] == "failed" and self.tries(name) < TRIES
+            ready = model_of(spec, known)
+            if room > 0 and ready and (name not in known or again):
+                key = f"{name}-{self.tries(name)}"
+                run = ask("POST", f"{TRAINER}/v1/training-runs", ready, **{"idempotency-key": key})
+                print(f"submitted {name} as {run['id']}", flush=True)
+                room -= 1
+
+    def waits_for(self):
+        known = known_runs()
+        return [name for name in self.specs if not self.is_over(name, known)]
 
 
 def model_of(spec, known):
@@ -72,17 +120,8 @@ def model_of(spec, known):
     return {**spec, "model": f"{start['id']}/model"} if start and start["state"] == "succeeded" else None
 
 
-def submit_what_can_be(specs):
-    known = known_runs()
-    for spec in specs:
-        ready = model_of(spec, known)
-        if spec["name"] not in known and ready:
-            run = ask("POST", f"{TRAINER}/v1/training-runs", ready, **{"idempotency-key": spec["name"]})
-            print(f"submitted {spec['name']} as {run['id']}", flush=True)
-
-
 def show(name, run):
-    steps = ask("GET", f"{TRAINER}/v1/training-runs/{run['id']}/metrics")["steps"]
+    steps = steps_of(run)
     last = steps[-1] if steps else {"step": 0, "values": {}}
     names = ("reward", "exact_match", "decomposed/parallel", "decomposed/sequential", "searches", "kl", "timing/step_total")
     values = " ".join(f"{key}={last['values'][key]:.3g}" for key in names if key in last["values"])
@@ -91,18 +130,18 @@ def show(name, run):
         print("\n".join(run["last_log_lines"][-25:]), flush=True)
 
 
-def wait(specs, until):
-    names = [spec["name"] for spec in specs]
+def wait(plan, until):
+    shown = {}
     while time.monotonic() < until:
-        submit_what_can_be(specs)
+        plan.submit_what_can_be()
         known = known_runs()
-        waiting = [name for name in names if name not in known or known[name]["state"] not in FINAL]
-        for name in names:
-            if name in known:
+        for name in plan.specs:
+            if name in known and (known[name]["state"] == "running" or shown.get(name) != known[name]["state"]):
                 show(name, known[name])
-        if not waiting:
+                shown[name] = known[name]["state"]
+        if not plan.waits_for():
             return
-        time.sleep(min(20, max(until - time.monotonic(), 0)))
+        time.sleep(min(8, max(until - time.monotonic(), 0)))
 
 
 def collect(plan, specs, out):
@@ -130,13 +169,14 @@ def main():
     parser.add_argument("plans")
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--starting", type=int, default=4, help="runs that may start at a time: one for each GPU")
     given = parser.parse_args()
     until = time.monotonic() + given.minutes * 60
     plans = given.plans.split(",")
     serve("retriever", RETRIEVER)
     serve("trainer", TRAINER)
     try:
-        wait([spec for plan in plans for spec in PLANS[plan]], until)
+        wait(Plan([spec for plan in plans for spec in PLANS[plan]], given.starting), until)
     finally:
         for plan in plans:
             collect(plan, PLANS[plan], given.out)

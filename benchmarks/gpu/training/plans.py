@@ -1,8 +1,8 @@
 """The runs of the training benchmarks, by plan. A model is a folder below the roots, or `run:NAME` for what another run learnt."""
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
-RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.3, "attention": "sdpa"}
-STEPS = 60
+RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.15, "attention": "sdpa", "sleep": False}
+STEPS, RATE = 60, 2e-5
 
 
 def cold_start(name, data, epochs=1):
@@ -20,7 +20,7 @@ def cold_start(name, data, epochs=1):
     }
 
 
-def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.15, search_count=0.35, steps=STEPS):
+def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.15, search_count=0.35, steps=STEPS, rate=RATE):
     return {
         "kind": "reinforcement",
         "name": name,
@@ -28,10 +28,10 @@ def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.1
         "data": data,
         "algorithm": algorithm,
         "steps": steps,
-        "prompts_per_step": 12,
+        "prompts_per_step": 16,
         "samples_per_prompt": 4,
         "micro_batch": 8,
-        "learning_rate": 1e-5,
+        "learning_rate": rate,
         "kl_coefficient": 0.001,
         "seed": seed,
         "reward": {"preset": "strict", "weights": {"decomposition": decomposition, "search_count": search_count}},
@@ -69,9 +69,11 @@ PLANS = {
         for d, s in GRID
         if (d, s) not in {(0.15, 0.35), (0.0, 0.0)}
     ],
+    # Which learning rate? A third of a run each, side by side.
+    "rates": [reinforce(f"rate-{rate:g}", MIXED, BOUNDARY, steps=20, rate=rate) for rate in (5e-6, 2e-5, 5e-5)],
     # Does everything start, step and end? Five minutes on one card.
     "smoke": [
-        reinforce("smoke", "bundled", BOUNDARY, steps=4),
+        reinforce("smoke", "bundled", BOUNDARY, steps=3),
         reinforce("smoke-ppo", "bundled", BOUNDARY, algorithm="ppo", steps=2),
     ],
 }

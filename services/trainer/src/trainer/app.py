@@ -30,7 +30,9 @@ DESCRIPTION = "Trains policies by reinforcement learning and cold starts, as loc
 
 def default_launchers(settings: TrainerSettings) -> dict[LauncherName, Launcher]:
     """Local always; the others where they are set up. Their libraries are imported only then."""
-    launchers: dict[LauncherName, Launcher] = {LauncherName.LOCAL: LocalLauncher(grace_s=settings.cancel_grace_s)}
+    launchers: dict[LauncherName, Launcher] = {
+        LauncherName.LOCAL: LocalLauncher(grace_s=settings.cancel_grace_s, runs_per_gpu=settings.runs_per_gpu)
+    }
     if settings.ray_address is not None:
         launchers[LauncherName.RAY] = RayLauncher(settings.ray_address)
     if settings.kubernetes is not None:

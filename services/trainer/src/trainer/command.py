@@ -123,7 +123,7 @@ def _correction(spec: ReinforcementSpec, version: Version) -> list[str]:
 
 
 def _placement(resources: ResourcesSpec) -> list[str]:
-    """All models share every GPU; vLLM sleeps while they train."""
+    """All models share every GPU; vLLM sleeps while they train, unless there is room for both."""
     arguments = []
     for role in ("actor", "ref", "critic", "reward"):
         arguments += _flags((f"{role}.num_nodes", resources.nodes), (f"{role}.num_gpus_per_node", resources.gpus_per_node))
@@ -132,10 +132,10 @@ def _placement(resources: ResourcesSpec) -> list[str]:
         ("vllm.num_engines", resources.nodes * resources.gpus_per_node),
         ("vllm.tensor_parallel_size", 1),
         ("vllm.gpu_memory_utilization", resources.vllm_memory),
-        ("vllm.enable_sleep", True),
+        ("vllm.enable_sleep", resources.sleep),
         ("vllm.enable_prefix_caching", True),
         ("vllm.sync_backend", "nccl"),
-        ("ds.enable_sleep", True),
+        ("ds.enable_sleep", resources.sleep),
     )
 
 

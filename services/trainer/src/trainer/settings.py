@@ -35,6 +35,7 @@ class TrainerSettings(ServiceSettings):
     policy_url: str = Field(default="http://127.0.0.1:8002", validation_alias="POLICY_URL")
     wandb_key: SecretStr | None = Field(default=None, validation_alias="WANDB_API_KEY")
     max_running: int = Field(default=1, ge=1, description="Local runs at a time; others wait.")
+    runs_per_gpu: int = Field(default=1, ge=1, description="Local runs that may share a GPU; small models leave room.")
     poll_s: float = Field(default=2.0, gt=0)
     cancel_grace_s: float = Field(default=10.0, gt=0)
     ray_address: str | None = Field(default=None, description="The head's dashboard, http://head:8265; none: no ray launcher.")

@@ -90,6 +90,9 @@ class ResourcesSpec(WireModel):
     nodes: StrictInt = Field(default=1, ge=1, le=64)
     gpus_per_node: StrictInt = Field(default=1, ge=1, le=8)
     vllm_memory: Fraction = 0.5
+    sleep: StrictBool = Field(
+        default=True, description="vLLM and DeepSpeed give their memory up while the other works; without it steps are shorter."
+    )
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     zero_stage: Literal[0, 1, 2, 3] = 2
 

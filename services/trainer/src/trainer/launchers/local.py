@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,8 +20,13 @@ from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused,
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# Each run starts a Ray of its own: apart from the others', under a short path (sockets), and not with a third of the memory.
-RAY = {"RAY_TMPDIR": "/tmp/ray-{run_id}", "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "8000000000"}
+# Each run starts a Ray of its own: apart from the others', under a short path (sockets), not with a third of the memory, and
+# without a worker for every core before one is needed.
+RAY = {
+    "RAY_TMPDIR": "/tmp/ray-{run_id}",
+    "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "8000000000",
+    "RAY_prestart_worker_first_driver": "0",
+}
 EXIT_CODE = "exit_code"
 MAX_READ = 1_000_000
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
@@ -35,11 +41,15 @@ def visible_gpus() -> tuple[str, ...]:
 
 
 class LocalLauncher:
-    """`gpus` names the machine's GPUs; each run gets free ones. `grace_s` is how long a cancelled run may take to end by itself."""
+    """`gpus` names the machine's GPUs; each run gets those with the fewest runs, never more than `runs_per_gpu` on one.
 
-    def __init__(self, *, gpus: Callable[[], Sequence[str]] = visible_gpus, grace_s: float = 10.0) -> None:
+    `grace_s` is how long a cancelled run may take to end by itself.
+    """
+
+    def __init__(self, *, gpus: Callable[[], Sequence[str]] = visible_gpus, grace_s: float = 10.0, runs_per_gpu: int = 1) -> None:
         self._gpus = gpus
         self._grace_s = grace_s
+        self._runs_per_gpu = runs_per_gpu
 
     def check(self, resources: ResourcesSpec) -> None:
         there = len(self._gpus())
@@ -64,11 +74,12 @@ class LocalLauncher:
         return f"{running.pid}:{running.create_time()}"
 
     def _free_gpus(self, wanted: int) -> str:
-        taken = {gpu for _, environment in _processes_with(RUN_ID) for gpu in environment.get(VISIBLE, "").split(",")}
-        free = [gpu for gpu in self._gpus() if gpu not in taken]
+        taken = {(env[RUN_ID], gpu) for _, env in _processes_with(RUN_ID) for gpu in env.get(VISIBLE, "").split(",")}
+        runs = Counter(gpu for _, gpu in taken)
+        free = [gpu for gpu in self._gpus() if runs[gpu] < self._runs_per_gpu]
         if len(free) < wanted:
             raise LauncherUnavailable(f"{wanted} GPUs are needed, {len(free)} are free.")
-        return ",".join(free[:wanted])
+        return ",".join(sorted(free, key=runs.__getitem__)[:wanted])
 
     def _spawn(self, job: Job, gpus: str) -> psutil.Process:
         command = ["/bin/sh", "-c", WRAPPER, str(job.folder.resolve() / EXIT_CODE), *job.command]
