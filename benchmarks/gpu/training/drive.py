@@ -21,11 +21,13 @@ from pathlib import Path
 
 from plans import PLANS
 
+from trainer.launchers.local import visible_gpus
+
 TRAIN = Path(os.environ["TRAIN"])
 TRAINER, RETRIEVER = f"http://127.0.0.1:{os.environ.get('TRAINER_PORT', '8003')}", os.environ["RETRIEVER_URL"]
 LOG_BYTES = 40_000
 FINAL = {"succeeded", "failed", "cancelled"}
-TRIES = 2
+TRIES = 3
 
 
 def ask(method, url, body=None, **headers):
@@ -46,12 +48,13 @@ def is_ready(url):
         return False
 
 
-def serve(service, url):
+def serve(service, url, **environment):
     """Starts `python -m SERVICE` in a session of its own unless it answers already."""
     if is_ready(url):
         return
     with (TRAIN / f"{service}.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", service], stdout=log, stderr=log, start_new_session=True, cwd=TRAIN)
+        command, environment = [sys.executable, "-m", service], {**os.environ, **environment}
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=TRAIN, env=environment)
     for _ in range(240):
         if is_ready(url):
             return
@@ -59,6 +62,12 @@ def serve(service, url):
             break
         time.sleep(0.5)
     sys.exit(f"{service} did not start:\n{(TRAIN / f'{service}.log').read_text()[-3000:]}")
+
+
+def serve_both():
+    """The retriever's encoder has the last card; runs come there last."""
+    serve("retriever", RETRIEVER, CUDA_VISIBLE_DEVICES=visible_gpus()[-1])
+    serve("trainer", TRAINER)
 
 
 def known_runs():
@@ -173,8 +182,7 @@ def main():
     given = parser.parse_args()
     until = time.monotonic() + given.minutes * 60
     plans = given.plans.split(",")
-    serve("retriever", RETRIEVER)
-    serve("trainer", TRAINER)
+    serve_both()
     try:
         wait(Plan([spec for plan in plans for spec in PLANS[plan]], given.starting), until)
     finally:

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import torch
-from drive import RETRIEVER, TRAIN, TRAINER, known_runs, serve
+from drive import RETRIEVER, TRAIN, TRAINER, known_runs, serve_both
 
 from parallelsearch.clients.policy import PolicyHttp, TokenPolicyClient
 from parallelsearch.clients.retriever import RetrieverClient
@@ -120,8 +120,7 @@ async def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit", type=int, default=150, help="questions of each type of each set")
     given = parser.parse_args()
-    serve("retriever", RETRIEVER)
-    serve("trainer", TRAINER)
+    serve_both()
     known, rows, cards = known_runs(), questions(given.limit), max(torch.cuda.device_count(), 1)
     share = min(0.8 / -(-len(given.policies) // cards), 0.4)
     processes, tasks = [], []

