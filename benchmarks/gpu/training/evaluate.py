@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import torch
-from drive import RETRIEVER, TRAIN, TRAINER, known_runs, serve_both
+from drive import RETRIEVER, TRAIN, known_runs, serve_both
 
 from parallelsearch.clients.policy import PolicyHttp, TokenPolicyClient
 from parallelsearch.clients.retriever import RetrieverClient
