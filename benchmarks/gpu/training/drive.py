@@ -81,8 +81,10 @@ def steps_of(run):
 
 
 def is_starting(run):
-    """Queued, or not through its first step yet: the time in which vLLM measures how much memory is free."""
-    return run["state"] == "queued" or (run["state"] == "running" and not steps_of(run))
+    """Not through its first step yet: the time in which its vLLM measures how much memory is free."""
+    if run["spec"]["kind"] == "supervised" or run["state"] in FINAL:
+        return False
+    return run["state"] == "queued" or not steps_of(run)
 
 
 class Plan:
@@ -178,7 +180,7 @@ def main():
     parser.add_argument("plans")
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--starting", type=int, default=4, help="runs that may start at a time: one for each GPU")
+    parser.add_argument("--starting", type=int, default=len(visible_gpus()), help="runs that may start at a time")
     given = parser.parse_args()
     until = time.monotonic() + given.minutes * 60
     plans = given.plans.split(",")

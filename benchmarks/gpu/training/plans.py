@@ -30,7 +30,7 @@ def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.1
         "steps": steps,
         "prompts_per_step": 16,
         "samples_per_prompt": 4,
-        "micro_batch": 8,
+        "micro_batch": 4,
         "learning_rate": rate,
         "kl_coefficient": 0.001,
         "seed": seed,
