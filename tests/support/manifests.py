@@ -75,3 +75,27 @@ def pod(workload: Resource) -> dict[str, Any]:
 
 def containers(workload: Resource) -> list[dict[str, Any]]:
     return [*pod(workload).get("initContainers", []), *pod(workload)["containers"]]
+
+
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+
+
+def unrestricted(spec: dict[str, Any]) -> list[str]:
+    """What the Pod Security level `restricted` would refuse of a pod, as the standard lists it; empty for a pod that it admits."""
+    found = [field for field in ("hostNetwork", "hostPID", "hostIPC") if spec.get(field)]
+    found += [f"volume {volume['name']}" for volume in spec.get("volumes", []) if not VOLUMES & volume.keys()]
+    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+        # What a container does not say itself, it has from its pod.
+        security = {**spec.get("securityContext", {}), **container.get("securityContext", {})}
+        asked = {
+            "runAsNonRoot": security.get("runAsNonRoot") is True,
+            "runAsUser": security.get("runAsUser") != 0,
+            "seccompProfile": security.get("seccompProfile", {}).get("type") in {"RuntimeDefault", "Localhost"},
+            "privileged": not security.get("privileged"),
+            "allowPrivilegeEscalation": security.get("allowPrivilegeEscalation") is False,
+            "capabilities": security.get("capabilities", {}).get("drop") == ["ALL"]
+            and set(security["capabilities"].get("add", [])) <= {"NET_BIND_SERVICE"},
+            "hostPort": not any(port.get("hostPort") for port in container.get("ports", [])),
+        }
+        found += [f"{container['name']}: {field}" for field, met in asked.items() if not met]
+    return found

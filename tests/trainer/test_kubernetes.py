@@ -1,15 +1,19 @@
-"""The kubernetes launcher against a real API server, which admits and stores; no pod runs, so the test plays the controller."""
+"""The kubernetes launcher: its manifests, and (make test-k8s) a real API server, which admits and stores; no pod runs, so the tests
+play the controller."""
 
 import json
-import os
+import re
 import subprocess
 import uuid
 from pathlib import Path
 
+import kubernetes
 import pytest
+from manifests import unrestricted
 
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused
+from trainer.launchers.kubernetes import KubernetesLauncher
 from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
 
 RUNS = "/v1/training-runs"
@@ -24,29 +28,27 @@ SETTINGS = {
 NOW = "2026-11-28T00:00:00Z"
 
 
+def on_a_server(test):
+    return pytest.mark.k8s(pytest.mark.filterwarnings("ignore:Unverified HTTPS")(test))
+
+
 @pytest.fixture
 def settings(tmp_path):
     return KubernetesSettings(**SETTINGS, mount=tmp_path)
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    kubeconfig = os.environ.get("PARALLELSEARCH_KUBECONFIG")
-    if not kubeconfig:
-        pytest.skip("SKIPPED, NOT PASSED: set PARALLELSEARCH_KUBECONFIG to the kubeconfig of a Kubernetes API server")
-    return KubernetesSettings(**SETTINGS, mount=tmp_path, kubeconfig=Path(kubeconfig))
+def cluster(tmp_path, kubeconfig):
+    return KubernetesSettings(**SETTINGS, mount=tmp_path, kubeconfig=kubeconfig)
 
 
 @pytest.fixture
 def launcher(cluster):
-    kubernetes = pytest.importorskip("trainer.launchers.kubernetes")
-    return kubernetes.KubernetesLauncher(cluster)
+    return KubernetesLauncher(cluster)
 
 
 @pytest.fixture
 def batch(cluster):
-    import kubernetes
-
     return kubernetes.client.BatchV1Api(kubernetes.config.new_client_from_config(str(cluster.kubeconfig)))
 
 
@@ -85,6 +87,21 @@ def test_a_job_carries_image_command_environment_mounts_and_who_owns_it(settings
     assert manifest["spec"]["backoffLimit"] == 0
 
 
+def test_pods_may_run_where_the_namespace_is_restricted(settings, tmp_path):
+    cluster = ray_job_manifest(a_job(tmp_path, nodes=2), settings)["spec"]["rayClusterSpec"]
+    templates = [cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]]
+    templates.append(job_manifest(a_job(tmp_path), settings)["spec"]["template"])
+    assert [unrestricted(template["spec"]) for template in templates] == [[], [], []]
+
+
+def test_further_claims_can_only_be_read(settings, tmp_path):
+    settings = settings.model_copy(update={"inputs": {"hub": Path("/hub")}})
+    pod = job_manifest(a_job(tmp_path), settings)["spec"]["template"]["spec"]
+
+    assert {"name": "hub", "persistentVolumeClaim": {"claimName": "hub", "readOnly": True}} in pod["volumes"]
+    assert {"name": "hub", "mountPath": "/hub", "readOnly": True} in pod["containers"][0]["volumeMounts"]
+
+
 def test_the_commands_exit_code_and_output_survive_the_shell_around_it(settings, tmp_path):
     job = a_job(tmp_path)
     job = Job(job.run_id, ("sh", "-c", "echo 'a  b'; exit 5"), {}, job.folder, job.resources)
@@ -106,6 +123,7 @@ def test_several_nodes_are_a_ray_job_with_a_worker_on_each(settings, tmp_path):
     assert "nvidia.com/gpu" not in head["resources"]["limits"]
 
 
+@on_a_server
 def test_a_job_is_created_once_read_and_driven_through_its_states(launcher, batch, tmp_path):
     job = a_job(tmp_path)
     handle = launcher.start(job)
@@ -118,6 +136,7 @@ def test_a_job_is_created_once_read_and_driven_through_its_states(launcher, batc
     assert launcher.status(handle, job).state is RunState.SUCCEEDED
 
 
+@on_a_server
 def test_a_failed_job_says_what_the_cluster_says(launcher, batch, tmp_path):
     job = a_job(tmp_path)
     handle = launcher.start(job)
@@ -129,6 +148,7 @@ def test_a_failed_job_says_what_the_cluster_says(launcher, batch, tmp_path):
     assert status.detail == "BackoffLimitExceeded: Job has reached the limit"
 
 
+@on_a_server
 def test_a_cancelled_job_is_gone_and_cancelling_twice_is_no_fault(launcher, tmp_path):
     job = a_job(tmp_path)
     handle = launcher.start(job)
@@ -139,6 +159,7 @@ def test_a_cancelled_job_is_gone_and_cancelling_twice_is_no_fault(launcher, tmp_
     assert "gone" in launcher.status(handle, job).detail
 
 
+@on_a_server
 def test_what_kubernetes_refuses_is_told_in_its_words(launcher, tmp_path):
     job = a_job(tmp_path)
     with pytest.raises(LaunchRefused, match="Invalid value"):
@@ -147,16 +168,17 @@ def test_what_kubernetes_refuses_is_told_in_its_words(launcher, tmp_path):
         launcher.start(a_job(tmp_path, nodes=2))  # this server has no KubeRay
 
 
+@on_a_server
 def test_a_server_that_cannot_be_reached_is_no_refusal(cluster, tmp_path):
-    kubernetes = pytest.importorskip("trainer.launchers.kubernetes")
     text = cluster.kubeconfig.read_text()
-    (tmp_path / "config").write_text(text.replace(":16443", ":18499"))
-    launcher = kubernetes.KubernetesLauncher(cluster.model_copy(update={"kubeconfig": tmp_path / "config"}))
+    (tmp_path / "config").write_text(re.sub(r":\d+", ":18499", text))
+    launcher = KubernetesLauncher(cluster.model_copy(update={"kubeconfig": tmp_path / "config"}))
 
     with pytest.raises(LauncherUnavailable):
         launcher.start(a_job(tmp_path))
 
 
+@on_a_server
 def test_a_run_goes_through_the_cluster_and_a_restarted_trainer_finds_it(start_trainer, platform, launcher, batch):
     launchers = {LauncherName.KUBERNETES: launcher}
     with start_trainer(launchers=launchers) as trainer:

@@ -17,7 +17,10 @@ TEE = 'mkdir -p "$(dirname "$0")"; { "$@" 2>&1; echo $? > "$0.code"; } | tee -a 
 
 
 class KubernetesSettings(BaseModel):
-    """Environment names start with `TRAINER_KUBERNETES__`. The claim is mounted at `mount`, in the trainer's own pod too."""
+    """Environment names start with `TRAINER_KUBERNETES__`. The claim is mounted at `mount`, in the trainer's own pod too.
+
+    `inputs` are further claims that runs only read, and where: `{"hub": "/hub"}`. Pods meet the level `restricted`, as `user`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,6 +28,8 @@ class KubernetesSettings(BaseModel):
     image: str
     claim: str
     mount: Path
+    inputs: dict[str, Path] = {}
+    user: int = Field(default=10_001, ge=1)
     sources: Path = Path("/app")
     python: str = "python3"
     gpu_resource: str = "nvidia.com/gpu"
@@ -88,26 +93,46 @@ def _labels(job: Job) -> dict[str, str]:
 
 def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, gpus: int) -> dict[str, Any]:
     limits = {"memory": settings.memory, "cpu": settings.cpu} | ({settings.gpu_resource: str(gpus)} if gpus else {})
+    claims = [{"name": "runs", "persistentVolumeClaim": {"claimName": settings.claim}}]
+    claims += [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in settings.inputs]
+    mounts = [{"name": "runs", "mountPath": str(settings.mount)}, {"name": "shm", "mountPath": "/dev/shm"}]
+    mounts += [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in settings.inputs.items()]
+    # The user has no home in an image of others; what caches there may go to /tmp.
+    environment = {"HOME": "/tmp", **job.environment}
     container: dict[str, Any] = {
         "name": "run",
         "image": settings.image,
-        "env": [{"name": name, "value": value} for name, value in sorted(job.environment.items())],
+        "env": [{"name": name, "value": value} for name, value in sorted(environment.items())],
         "envFrom": [{"secretRef": {"name": name}} for name in settings.secrets],
         "resources": {"limits": limits, "requests": limits},
-        "volumeMounts": [{"name": "runs", "mountPath": str(settings.mount)}, {"name": "shm", "mountPath": "/dev/shm"}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": mounts,
     }
     if command is not None:
         container["command"] = command
     spec: dict[str, Any] = {
         "containers": [container],
         "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        # Else Kubernetes sets RETRIEVER_PORT and the like to addresses of Services, which are names of the platform's settings.
+        "enableServiceLinks": False,
+        "securityContext": _user(settings.user),
         "nodeSelector": settings.node_selector,
         "tolerations": list(settings.tolerations),
-        "volumes": [
-            {"name": "runs", "persistentVolumeClaim": {"claimName": settings.claim}},
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}},
-        ],
+        "volumes": [*claims, {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}}],
     }
     if settings.service_account:
         spec["serviceAccountName"] = settings.service_account
     return {"metadata": {"labels": _labels(job)}, "spec": spec}
+
+
+def _user(number: int) -> dict[str, Any]:
+    """What the Pod Security level `restricted` asks of a pod; the group makes the claim's files writable."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": number,
+        "runAsGroup": number,
+        "fsGroup": number,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
