@@ -93,9 +93,9 @@ def _labels(job: Job) -> dict[str, str]:
 
 def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, gpus: int) -> dict[str, Any]:
     limits = {"memory": settings.memory, "cpu": settings.cpu} | ({settings.gpu_resource: str(gpus)} if gpus else {})
-    claims = [{"name": "runs", "persistentVolumeClaim": {"claimName": settings.claim}}]
+    claims: list[dict[str, Any]] = [{"name": "runs", "persistentVolumeClaim": {"claimName": settings.claim}}]
     claims += [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in settings.inputs]
-    mounts = [{"name": "runs", "mountPath": str(settings.mount)}, {"name": "shm", "mountPath": "/dev/shm"}]
+    mounts: list[dict[str, Any]] = [{"name": "runs", "mountPath": str(settings.mount)}, {"name": "shm", "mountPath": "/dev/shm"}]
     mounts += [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in settings.inputs.items()]
     # The user has no home in an image of others; what caches there may go to /tmp.
     environment = {"HOME": "/tmp", **job.environment}
