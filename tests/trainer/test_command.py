@@ -63,8 +63,8 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
     }
     parsed, _ = parse(openrlhf_sources, version, command(version, **spec))
 
-    assert parsed["data"]["max_samples"] == 60 * 8
     assert parsed["data"]["max_len"] == 3072
+    assert parsed["data"]["max_samples"] > 10**6, "this cuts the evaluation's rows too"
     assert parsed["rollout"] | {"max_new_tokens": 200, "temperature": 0.9, "batch_size": 8} == parsed["rollout"]
     assert parsed["train"] | {"batch_size": 32, "micro_batch_size": 2, "seed": 7, "num_episodes": 1} == parsed["train"]
     assert parsed["vllm"] | {"num_engines": 2, "enable_sleep": True, "gpu_memory_utilization": 0.4} == parsed["vllm"]
@@ -77,7 +77,10 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
         "n_samples_per_prompt": 2,
         "temperature": 0.0,
     }
-    assert parsed["ckpt"] | {"save_steps": 10, "save_hf": True, "max_num": 2, "load_enable": False} == parsed["ckpt"]
+    assert (
+        parsed["ckpt"] | {"save_steps": 10, "save_hf": True, "max_num": 2, "load_enable": False, "best_metric_key": "none"}
+        == parsed["ckpt"]
+    )
     assert {parsed[role]["num_gpus_per_node"] for role in ("actor", "ref", "critic", "reward")} == {2}
 
 

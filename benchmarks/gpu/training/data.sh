@@ -11,7 +11,12 @@ make prompts "${multihop[@]}" "${held_out[@]}" --type comparison --out "$data/pa
 make prompts "${multihop[@]}" "${held_out[@]}" --type compositional --type bridge --limit "$(wc -l < "$data/parallel.jsonl")" --out "$data/sequential.jsonl"
 cat "$data/parallel.jsonl" "$data/sequential.jsonl" > "$data/boundary.jsonl"
 make prompts "${multihop[@]}" "${held_out[@]}" --type comparison --type bridge_comparison --type compositional --out "$data/improve.jsonl"
-"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --out "$raw/mixed.jsonl"
+# What is measured on.
+make prompts "${multihop[@]}" --split eval --type comparison --limit 200 --out "$data/parallel_eval.jsonl"
+make prompts "${multihop[@]}" --split eval --type compositional --type bridge --limit 200 --out "$data/sequential_eval.jsonl"
+cat "$data/parallel_eval.jsonl" "$data/sequential_eval.jsonl" > "$data/boundary_eval.jsonl"
+make prompts "${multihop[@]}" --split eval --type comparison --type bridge_comparison --type compositional --out "$data/improve_eval.jsonl"
+"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 8000 --out "$raw/mixed.jsonl"
 make cold-start "$raw/mixed.jsonl" "${corpora[@]}" --out "$data/cold_mixed.jsonl"
 make cold-start "$raw/sft_parallel.jsonl.gz" "${corpora[@]}" --out "$data/cold_parallel.jsonl"
 make cold-start "$raw/sft_sequential.jsonl.gz" "${corpora[@]}" --mode sequential --out "$data/cold_sequential.jsonl"

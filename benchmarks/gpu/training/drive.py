@@ -27,7 +27,7 @@ TRAIN = Path(os.environ["TRAIN"])
 TRAINER, RETRIEVER = f"http://127.0.0.1:{os.environ.get('TRAINER_PORT', '8003')}", os.environ["RETRIEVER_URL"]
 LOG_BYTES = 40_000
 FINAL = {"succeeded", "failed", "cancelled"}
-TRIES = 3
+TRIES = 2
 
 
 def ask(method, url, body=None, **headers):
@@ -65,8 +65,12 @@ def serve(service, url, **environment):
 
 
 def serve_both():
-    """The retriever's encoder has the last card; runs come there last."""
-    serve("retriever", RETRIEVER, CUDA_VISIBLE_DEVICES=visible_gpus()[-1])
+    """The cards are the runs'; the retriever encodes on the processor, once install.sh has built its index."""
+    for _ in range(600):
+        if (TRAIN / "index" / "manifest.json").exists() or is_ready(RETRIEVER):
+            break
+        time.sleep(0.5)
+    serve("retriever", RETRIEVER, CUDA_VISIBLE_DEVICES="")
     serve("trainer", TRAINER)
 
 
@@ -184,9 +188,13 @@ def main():
     given = parser.parse_args()
     until = time.monotonic() + given.minutes * 60
     plans = given.plans.split(",")
-    serve_both()
+    specs = [spec for plan in plans for spec in PLANS[plan]]
+    if any(spec["kind"] == "reinforcement" for spec in specs):
+        serve_both()
+    else:
+        serve("trainer", TRAINER)
     try:
-        wait(Plan([spec for plan in plans for spec in PLANS[plan]], given.starting), until)
+        wait(Plan(specs, given.starting), until)
     finally:
         for plan in plans:
             collect(plan, PLANS[plan], given.out)

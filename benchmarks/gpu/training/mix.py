@@ -40,8 +40,10 @@ def main():
     parser.add_argument("--wrong", type=float, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--limit", type=int, help="keep so many rows, drawn at random")
     given = parser.parse_args()
-    rows = mix(read(given.parallel), read(given.sequential), given.wrong, given.seed)
+    rows = list(mix(read(given.parallel), read(given.sequential), given.wrong, given.seed))
+    rows = Random(given.seed).sample(rows, min(given.limit or len(rows), len(rows)))
     given.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

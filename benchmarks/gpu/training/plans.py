@@ -2,10 +2,10 @@
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.15, "attention": "sdpa", "sleep": False}
-STEPS, RATE = 60, 2e-5
+STEPS, PROMPTS, RATE = 60, 12, 2e-5
 
 
-def cold_start(name, data, epochs=1):
+def cold_start(name, data, epochs=1, gpus=1):
     return {
         "kind": "supervised",
         "name": name,
@@ -13,9 +13,9 @@ def cold_start(name, data, epochs=1):
         "data": data,
         "epochs": epochs,
         "batch": 64,
-        "micro_batch": 16,
+        "micro_batch": 8,
         "learning_rate": 2e-4,
-        "resources": RESOURCES,
+        "resources": {**RESOURCES, "gpus_per_node": gpus},
         "checkpoints": {"every_steps": 100_000},
     }
 
@@ -28,9 +28,9 @@ def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.1
         "data": data,
         "algorithm": algorithm,
         "steps": steps,
-        "prompts_per_step": 16,
+        "prompts_per_step": PROMPTS,
         "samples_per_prompt": 4,
-        "micro_batch": 4,
+        "micro_batch": 8,
         "learning_rate": rate,
         "kl_coefficient": 0.001,
         "seed": seed,
@@ -38,6 +38,7 @@ def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.1
         "rollout": ROLLOUT,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
+        "evaluation": {"data": data.replace(".jsonl", "_eval.jsonl"), "every_steps": steps},
         "health": {"action": "flag"},
     }
 
@@ -46,18 +47,20 @@ MIXED, BOUNDARY = "run:cold-mixed", "boundary.jsonl"
 GRID = [(d, s) for d in (0.0, 0.15, 0.35, 0.5) for s in (0.0, 0.35, 0.7)]
 
 PLANS = {
-    # One visit: the starts. Two of them are the twins.
-    "starts": [
-        cold_start("cold-mixed", "cold_mixed.jsonl"),
+    # The start that has not learnt the boundary, and the twins.
+    "start": [cold_start("cold-mixed", "cold_mixed.jsonl", gpus=2)],
+    # The start as it is: the first step's learning rate is 0.
+    "before": [reinforce("before", MIXED, BOUNDARY, steps=1), reinforce("before-bundled", "bundled", "improve.jsonl", steps=1)],
+    "twins": [
         cold_start("cold-parallel", "cold_parallel.jsonl"),
         cold_start("cold-sequential", "cold_sequential.jsonl"),
     ],
     # The central claim with a second seed, its control, and the bundled policy.
     "headline": [
+        reinforce("improve-bundled", "bundled", "improve.jsonl"),
         reinforce("boundary-seed42", MIXED, BOUNDARY),
         reinforce("boundary-control", MIXED, BOUNDARY, decomposition=0.0, search_count=0.0),
         reinforce("boundary-seed43", MIXED, BOUNDARY, seed=43),
-        reinforce("improve-bundled", "bundled", "improve.jsonl"),
     ],
     "algorithms": [
         reinforce("ppo", MIXED, BOUNDARY, algorithm="ppo", steps=12),

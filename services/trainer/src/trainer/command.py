@@ -59,7 +59,7 @@ def openrlhf_command(
 
 def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -> list[str]:
     rollouts = spec.prompts_per_step * spec.samples_per_prompt
-    arguments = [
+    return [
         *_flags(
             ("actor.model_name_or_path", paths.model),
             ("train.agent_func_path", paths.agent),
@@ -68,7 +68,6 @@ def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -
             ("data.label_key", "label"),
             ("data.apply_chat_template", True),
             ("data.max_len", spec.rollout.context_tokens),
-            ("data.max_samples", spec.steps * spec.prompts_per_step),
             ("rollout.batch_size", spec.prompts_per_step),
             ("rollout.n_samples_per_prompt", spec.samples_per_prompt),
             ("rollout.micro_batch_size", spec.micro_batch),
@@ -86,15 +85,8 @@ def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -
         *_placement(spec.resources),
         *_deepspeed(spec.resources, spec.lora),
         *_checkpoints(spec, paths),
+        *_evaluation(spec, paths),
     ]
-    if paths.evaluation is not None:
-        arguments += _flags(
-            ("eval.dataset", paths.evaluation),
-            ("eval.steps", spec.evaluation.every_steps),
-            ("eval.n_samples_per_prompt", spec.evaluation.samples),
-            ("eval.temperature", spec.evaluation.temperature),
-        )
-    return arguments
 
 
 def _algorithm(spec: ReinforcementSpec) -> list[str]:
@@ -158,6 +150,19 @@ def _checkpoints(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> l
         ("ckpt.save_hf", True),
         ("ckpt.max_num", spec.checkpoints.keep),
         ("ckpt.load_enable", paths.resumed is not None),
+    )
+
+
+def _evaluation(spec: ReinforcementSpec, paths: RunPaths) -> list[str]:
+    """Steps alone decide what is saved; OpenRLHF would also save whenever an evaluation is the best so far."""
+    if paths.evaluation is None:
+        return []
+    return _flags(
+        ("eval.dataset", paths.evaluation),
+        ("eval.steps", spec.evaluation.every_steps),
+        ("eval.n_samples_per_prompt", spec.evaluation.samples),
+        ("eval.temperature", spec.evaluation.temperature),
+        ("ckpt.best_metric_key", "none"),
     )
 
 
