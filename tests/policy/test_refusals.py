@@ -1,7 +1,6 @@
 """Every refusal to start is one sentence that says what to do, before anything heavy is loaded."""
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -70,15 +69,6 @@ def test_a_context_longer_than_the_model(tmp_path: Path, model: Path) -> None:
 def test_a_model_longer_than_memory(tmp_path: Path, model: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"needs 2\.9 GB of memory .* 1\.0 GB are available"):
         plan(tmp_path, PolicySettings(checkpoint=str(model)), Host(Device.CPU, 2, 10**9))
-
-
-def test_a_port_that_is_taken() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"Port {port} on 127.0.0.1 is taken"):
-            preflight.check_port("127.0.0.1", port)
 
 
 def test_an_engine_that_is_not_installed() -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
 from parallelsearch.errors import ConfigurationError
+from servicekit.preflight import require_port, require_writable
 from servicekit.server import serve
 from servicekit.settings import load
 
 
 def main() -> None:
     settings = load(GatewaySettings)
+    require_port(settings)
+    for path, variable in ((settings.store_path, "GATEWAY_STORE_PATH"), (settings.trace_file, "TRACE_FILE")):
+        if path is not None:
+            require_writable(path.parent, variable)
     try:
         app = create_app(settings)
     except ConfigurationError as error:

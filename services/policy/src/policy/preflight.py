@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import re
-import socket
 from pathlib import Path
 
 from parallelsearch.errors import ConfigurationError
@@ -37,19 +35,3 @@ def check_memory(checkpoint: Checkpoint, kv_cache_bytes: int, available_bytes: i
             f"{kv_cache_bytes / 1e9:.1f} for POLICY_KV_CACHE_GB, {ENGINE_BYTES / 1e9:.1f} for the engine), "
             f"{available_bytes / 1e9:.1f} GB are available. Free memory, or serve a smaller model."
         )
-
-
-def check_port(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise ConfigurationError(
-                    f"Port {port} on {host} is taken by another process. Stop it, or set POLICY_PORT to a free one."
-                ) from None
-            raise ConfigurationError(
-                f"Cannot listen on {host}:{port}: {error.strerror}. Set POLICY_HOST and POLICY_PORT."
-            ) from None

@@ -14,7 +14,7 @@ import psutil
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from policy import liveness, metrics, preflight
+from policy import liveness, metrics
 from policy.bundle import Bundle, bundled_policy
 from policy.candidates import Verifier
 from policy.endpoints import policy_router
@@ -32,6 +32,7 @@ from policy.state import PolicyState
 from policy.versions import VersionMiddleware
 from policy.weights import Limits, WeightChanger
 from servicekit.logs import configure_logs
+from servicekit.preflight import require_port, require_writable
 from servicekit.requests import RequestMiddleware
 
 FIRST_TOKEN_TIMEOUT_S = 120.0
@@ -44,7 +45,8 @@ def serve(settings: PolicySettings, cache: CacheSettings) -> None:
         ConfigurationError: it cannot work as it is set up.
     """
     configure_logs(settings.log_level, settings.log_format)
-    preflight.check_port(settings.host, settings.port)
+    require_port(settings)
+    require_writable(cache.models_dir, "PARALLELSEARCH_CACHE_DIR")
     device = setup.choose_device(settings.engine, setup.installed_device(setup.installed_versions()))
     bundle = bundled_policy()
     if settings.checkpoint == BUNDLED:

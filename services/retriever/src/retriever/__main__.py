@@ -24,9 +24,11 @@ def main() -> None:
 def serve_index() -> None:
     from parallelsearch.errors import ConfigurationError
     from retriever.settings import RetrieverSettings
+    from servicekit.preflight import require_port
     from servicekit.settings import load
 
     settings = load(RetrieverSettings)
+    require_port(settings)
     from retriever.app import create_app, open_retriever
     from servicekit.server import serve
 

@@ -12,12 +12,15 @@ def main() -> None:
 
         app(sys.argv[2:], prog_name="python -m trainer prepare-data")
         return
+    from servicekit.preflight import require_port, require_writable
     from servicekit.server import serve
     from servicekit.settings import load
     from trainer.app import create_app
     from trainer.settings import TrainerSettings
 
     settings = load(TrainerSettings)
+    require_port(settings)
+    require_writable(settings.runs_dir, "TRAINER_RUNS_DIR")
     serve(create_app(settings), settings)
 
 
