@@ -1,0 +1,227 @@
+"""What the training runs learnt: tables with paired-bootstrap intervals and a plot, out of what drive.py brought home.
+
+usage: report.py ARCHIVE.tar.gz … --before RUN=BEFORE … --out docs/results --name training_boundary --card CARD --date DATE
+
+`--before boundary-seed42=before` says which one-step run measured the policy that a run started from. Writes NAME.json, NAME.md
+and NAME.png. Evaluation is greedy, of the same questions before and after.
+"""
+
+import argparse
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from parallelsearch.evaluation.statistics import paired_bootstrap
+from trainer.records import RolloutRecord
+from trainer.step_metrics import steps_of
+
+SEED, SMOOTH = 1, 5
+KINDS = ("parallel", "sequential")
+FACTS = {
+    "exact match": lambda record: record.matched,
+    "decomposed": lambda record: record.decomposed,
+    "LLM calls": lambda record: record.turns,
+    "searches": lambda record: record.searches,
+    "repeated searches": lambda record: record.repeated_searches,
+    "well formed": lambda record: record.well_formed,
+    "reward": lambda record: record.reward,
+}
+FEWEST_CALLS = 2
+CURVES = ("decomposed/parallel", "decomposed/sequential", "turns/parallel", "turns/sequential", "exact_match", "reward")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run: its specification and state, its rollouts, and OpenRLHF's own metrics by step."""
+
+    name: str
+    run: dict
+    records: list
+    own: list
+
+    @property
+    def spec(self):
+        return self.run["spec"]
+
+    @property
+    def steps(self):
+        return steps_of(self.records, self.spec["prompts_per_step"] * self.spec["samples_per_prompt"])
+
+    @property
+    def evaluated(self):
+        """The last evaluation, by question."""
+        rows = [record for record in self.records if record.split == "eval"]
+        return {record.id: record for record in rows}
+
+    def seconds(self, name):
+        values = [step["values"][f"timing/{name}"] for step in self.own if f"timing/{name}" in step["values"]]
+        return fmean(values) if values else None
+
+    @property
+    def search_share(self):
+        """Of the time of a step: the longest that any rollout of it waited for searches, at most."""
+        train = sorted((record for record in self.records if record.split == "train"), key=lambda record: record.time)
+        size = self.spec["prompts_per_step"] * self.spec["samples_per_prompt"]
+        waits = [max(record.search_ms for record in train[at : at + size]) / 1000 for at in range(0, len(train) - size + 1, size)]
+        total = self.seconds("step_total")
+        return fmean(waits) / total if waits and total else None
+
+
+def read(archive):
+    with tarfile.open(archive) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
+    for name in sorted({path.partition("/")[0] for path in files}):
+        run = json.loads(files[f"{name}/run.json"])
+        if run["spec"]["kind"] == "reinforcement":
+            lines = (line for path, text in files.items() if path.startswith(f"{name}/facts-") for line in text.splitlines())
+            records = sorted(map(RolloutRecord.model_validate_json, lines), key=lambda record: record.time)
+            yield Run(name, run, records, json.loads(files[f"{name}/metrics.json"])["steps"])
+
+
+def compare(before, after, fact, kinds):
+    """After − before over the questions of these kinds, with its 95 % interval."""
+    ids = [id_ for id_, record in before.items() if id_ in after and record.kind in kinds]
+    a, b = (np.array([[float(FACTS[fact](side[id_])) for id_ in ids]]) for side in (after, before))
+    ones = np.ones_like(a)
+    found = paired_bootstrap((a, ones), (b, ones), seed=SEED)[0] if ids else None
+    if found is None:
+        return None
+    return {
+        "n": len(ids),
+        "before": round(found.b, 4),
+        "after": round(found.a, 4),
+        "difference": round(found.difference, 4),
+        "interval": [round(found.interval.low, 4), round(found.interval.high, 4)],
+    }
+
+
+def describe(run, before):
+    spec, weights = run.spec, run.spec["reward"]["weights"]
+    steps = run.steps
+    told = {
+        "state": run.run["state"],
+        "flags": run.run["flags"],
+        "algorithm": spec["algorithm"],
+        "seed": spec["seed"],
+        "lambda_d": weights["decomposition"],
+        "lambda_s": weights["search_count"],
+        "learning_rate": spec["learning_rate"],
+        "steps": len(steps),
+        "rollouts_per_step": spec["prompts_per_step"] * spec["samples_per_prompt"],
+        "seconds_per_step": {
+            name: run.seconds(name) for name in ("step_total", "generation", "make_experience", "ppo_train", "broadcast")
+        },
+        "search_share_of_a_step": run.search_share,
+        "curves": {name: [round(step.values[name], 4) if name in step.values else None for step in steps] for name in CURVES},
+    }
+    if before is not None and run.evaluated:
+        pairs = before.evaluated, run.evaluated
+        told["evaluation"] = {
+            scope: {fact: compare(*pairs, fact, kinds) for fact in FACTS}
+            for scope, kinds in {**{kind: (kind,) for kind in KINDS}, "all": (*KINDS, "hybrid", "single")}.items()
+        }
+        calls = told["evaluation"]["parallel"]["LLM calls"]
+        if calls and calls["before"] > FEWEST_CALLS:
+            way = (calls["before"] - calls["after"]) / (calls["before"] - FEWEST_CALLS)
+            told["share_of_the_way_to_two_calls"] = round(way, 4)
+    return told
+
+
+def table(told):
+    lines = [
+        "| run | λd | λs | steps | questions | exact match | decomposed | LLM calls | searches | repeated |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, run in told.items():
+        for scope in KINDS if "evaluation" in run else ():
+            facts = run["evaluation"][scope]
+            cells = [
+                cell(facts[fact], fact) for fact in ("exact match", "decomposed", "LLM calls", "searches", "repeated searches")
+            ]
+            n = facts["exact match"]["n"] if facts["exact match"] else 0
+            lines.append(
+                f"| {name} | {run['lambda_d']:g} | {run['lambda_s']:g} | {run['steps']} | {n} {scope} | " + " | ".join(cells) + " |"
+            )
+    return lines
+
+
+def cell(fact, name):
+    if fact is None:
+        return "–"
+    scale, unit, digits = (100, " %", 1) if name in {"exact match", "decomposed"} else (1, "", 2)
+    low, high = (bound * scale for bound in fact["interval"])
+    return f"{fact['before'] * scale:.{digits}f} → {fact['after'] * scale:.{digits}f}{unit} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
+def speed(told):
+    lines = [
+        "| run | s a step | generation | experience | update | weights to vLLM | rollouts/s | search, of a step |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, run in told.items():
+        seconds = run["seconds_per_step"]
+        if seconds["step_total"]:
+            parts = [f"{seconds[part]:.2f}" for part in ("step_total", "generation", "make_experience", "ppo_train", "broadcast")]
+            rate = run["rollouts_per_step"] / seconds["step_total"]
+            lines.append(f"| {name} | " + " | ".join(parts) + f" | {rate:.1f} | ≤ {run['search_share_of_a_step']:.1%} |")
+    return lines
+
+
+def plot(told, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, 3, figsize=(14, 7), sharex=True)
+    for axis, name in zip(axes.flat, CURVES, strict=True):
+        for run, facts in told.items():
+            values = np.array([np.nan if value is None else value for value in facts["curves"][name]], dtype=float)
+            if len(values) >= SMOOTH:
+                smooth = [np.nanmean(values[max(0, at - SMOOTH + 1) : at + 1]) for at in range(len(values))]
+                axis.plot(range(1, len(values) + 1), smooth, label=run, linewidth=1.5)
+        axis.set_title(name)
+        axis.grid(alpha=0.3)
+    for axis in axes[1]:
+        axis.set_xlabel("step")
+    axes[0, 0].legend(fontsize=8)
+    figure.suptitle(f"Training rollouts, sampled at temperature 1; means over the last {SMOOTH} steps")
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("archives", nargs="+", type=Path)
+    parser.add_argument("--before", nargs="*", default=[])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--card", required=True)
+    parser.add_argument("--date", required=True)
+    given = parser.parse_args()
+    runs = {run.name: run for archive in given.archives for run in read(archive)}
+    before = dict(pair.split("=") for pair in given.before)
+    told = {name: describe(run, runs.get(before.get(name))) for name, run in runs.items() if name not in before.values()}
+    whole = {"card": given.card, "date": given.date, "runs": told}
+    (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    plot(told, given.out / f"{given.name}.png")
+    lines = [
+        f"{given.card}, {given.date}. Held-out questions, greedy: before → after [95 % interval of the difference].",
+        "",
+        *table(told),
+        "",
+        *speed(told),
+        "",
+        f"![Curves of the training rollouts]({given.name}.png)",
+        "",
+    ]
+    (given.out / f"{given.name}.md").write_text("\n".join(lines))
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
