@@ -27,6 +27,9 @@ def serve_index() -> None:
     from servicekit.preflight import require_port
     from servicekit.settings import load
 
+    # How long a thread that holds the interpreter may keep it while others wait. The encoder's threads take it between any two
+    # operations; at the usual 5 ms each of them would wait for the event loop longer than it computes.
+    sys.setswitchinterval(0.0005)
     settings = load(RetrieverSettings)
     require_port(settings)
     from retriever.app import create_app, open_retriever

@@ -1,14 +1,16 @@
 """What every torch encoder does the same way: tokenise together, run in batches of like length, pool to one row a text.
 
 Texts are sorted by length and cut into batches by tokens, so that little of the work is padding: among real questions, one
-batch of 64 padded to its longest would be three quarters padding.
+batch of 64 padded to its longest would be three quarters padding. On a CPU the batches of a call run side by side, each on one
+thread: threads that share each small operation wait for each other more than they work.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -16,23 +18,28 @@ import torch
 
 from retriever.encoders.identity import EncoderIdentity, Precision, Vectors
 
-TOKENS_PER_BATCH = 8_192
-PADDING_PER_BATCH = 128
+TOKENS_PER_BATCH = {"cpu": 320, "cuda": 16_384}
+"""On a CPU what fits its caches; on a GPU what fills it and bounds its memory."""
+LEAST_TOKENS_PER_BATCH = 48
+"""Fewer are not worth a thread of their own."""
+PADDING_PER_BATCH = {"cpu": 128, "cuda": 4_096}
 """Tokens of padding that cost about as much as one more pass through the model."""
 
 Tokens = dict[str, list[Any]]
 
 
 class BatchedEncoder(ABC):
-    """An `Encoder` on CPU over whatever tokenises and pools.
+    """An `Encoder` over whatever tokenises and pools.
 
-    In bfloat16 the matrix products run in that type, and normalisations, sums and the result in float32: half the time on a
-    processor that has the instructions, at a cosine of 0.9999 to the float32 vectors.
+    In a half precision the matrix products run in that type, and normalisations, sums and the result in float32: half the time
+    on a processor that has the instructions, at a cosine of 0.9999 to the float32 vectors.
     """
 
-    def __init__(self, identity: EncoderIdentity, precision: Precision) -> None:
+    def __init__(self, identity: EncoderIdentity, precision: Precision, device: str = "cpu") -> None:
         self.identity = identity
-        self._half = precision == "bfloat16" or (precision == "auto" and has_bfloat16())
+        self.device = torch.device(device)
+        self.dtype = dtype_of(precision, self.device)
+        self._workers = _Workers() if self.device.type == "cpu" else None
 
     @abstractmethod
     def _tokens(self, texts: list[str]) -> Tokens:
@@ -40,7 +47,7 @@ class BatchedEncoder(ABC):
 
     @abstractmethod
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
-        """One row per text, shape (texts, dimension), for texts that are padded here."""
+        """One row per text, shape (texts, dimension), for texts that are laid out or padded here. Called on any thread."""
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         return self._encode(self.identity.rules.query_prefix, texts)
@@ -53,24 +60,58 @@ class BatchedEncoder(ABC):
         if not texts:
             return vectors
         tokens = self._tokens([prefix + text for text in texts])
-        with torch.inference_mode(), self._precision():
-            for rows in by_length([len(ids) for ids in tokens["input_ids"]], TOKENS_PER_BATCH, PADDING_PER_BATCH):
-                pooled = self._pooled({name: [values[row] for row in rows] for name, values in tokens.items()}).float()
-                if self.identity.rules.normalised:
-                    pooled = torch.nn.functional.normalize(pooled, dim=1)
-                vectors[rows] = pooled.numpy()
+        lengths = [len(ids) for ids in tokens["input_ids"]]
+
+        def fill(rows: list[int]) -> None:
+            vectors[rows] = self._rows({name: [values[row] for row in rows] for name, values in tokens.items()})
+
+        kind = self.device.type
+        most = TOKENS_PER_BATCH[kind]
+        if self._workers is not None:
+            most = max(LEAST_TOKENS_PER_BATCH, min(most, -(-sum(lengths) // self._workers.count)))
+        batches = list(by_length(lengths, most, PADDING_PER_BATCH[kind]))
+        for _ in self._workers.map(fill, batches) if self._workers is not None else map(fill, batches):
+            pass
         return vectors
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast("cpu", dtype=torch.bfloat16) if self._half else nullcontext()
+    def _rows(self, tokens: Tokens) -> Vectors:
+        with torch.inference_mode():
+            pooled = self._pooled(tokens).float()
+            if self.identity.rules.normalised:
+                pooled = torch.nn.functional.normalize(pooled, dim=1)
+            rows: Vectors = pooled.cpu().numpy()
+        return rows
 
-    def _prepare(self, model: torch.nn.Module) -> None:
-        """Keeps the weights of matrix products in the type they are used in, so that no call converts them."""
-        model.eval()
-        if self._half:
-            for module in model.modules():
-                if isinstance(module, torch.nn.Linear):
-                    module.to(torch.bfloat16)
+
+class _Workers:
+    """As many threads as torch would use for one operation, each of which runs its operations alone."""
+
+    def __init__(self) -> None:
+        self.count = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(self.count, "encoder")
+        started = Barrier(self.count)
+
+        def start() -> None:
+            started.wait(60)
+            torch.set_num_threads(1)
+
+        for each in [self._pool.submit(start) for _ in range(self.count)]:
+            each.result()
+        torch.set_num_threads(self.count)  # the number is the thread's own, and that of threads to come
+
+    def map(self, work: Any, batches: list[list[int]]) -> Iterator[None]:
+        return self._pool.map(work, batches)
+
+
+def dtype_of(precision: Precision, device: torch.device) -> torch.dtype:
+    """The type of matrix products; `auto` is the half precision that the device multiplies natively, if any."""
+    if precision == "float32":
+        return torch.float32
+    if precision == "bfloat16":
+        return torch.bfloat16
+    if device.type == "cuda":
+        return torch.float16
+    return torch.bfloat16 if has_bfloat16() else torch.float32
 
 
 def has_bfloat16() -> bool:

