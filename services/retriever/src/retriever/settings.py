@@ -20,7 +20,10 @@ class RetrieverSettings(ServiceSettings):
     port: int = Field(default=8001, ge=1, le=65535)
     index: Path = Field(description="The folder of the index: what `parallelsearch index build --out` was given.")
     encoder: str | None = Field(default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id.")
-    precision: Precision = Field(default="auto", description="Of the encoder's matrix products; auto: bfloat16 where it is native.")
+    encoder_device: str = Field(default="cpu", description="Where queries are encoded: cpu, or a GPU such as cuda or cuda:1.")
+    precision: Precision = Field(
+        default="auto", description="Of the encoder's matrix products; auto: half precision where the device has it."
+    )
     milvus_uri: str = Field(default="", validation_alias="MILVUS_URI", description="Where the vectors of a milvus index are.")
     milvus_token: SecretStr = Field(default=SecretStr(""), validation_alias="MILVUS_TOKEN")
     search: Placement = Field(

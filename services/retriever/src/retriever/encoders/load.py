@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 
+from parallelsearch.errors import ConfigurationError
 from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.resolve import ResolvedEncoder
 
 
 def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: str = "cpu") -> Encoder:
-    """`precision` is that of the matrix products, `device` where they run."""
+    """`precision` is that of the matrix products, `device` where they run.
+
+    Raises:
+        ConfigurationError: there is no such device.
+    """
+    _refuse_missing(device)
     # The weights lie on disk by now; without this the engines ask the hub for news of them and wait where there is no network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -20,3 +26,15 @@ def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: st
     from retriever.encoders.sentence import SentenceEncoder
 
     return SentenceEncoder(resolved.identity, resolved.path, precision, device)
+
+
+def _refuse_missing(device: str) -> None:
+    if device == "cpu":
+        return
+    import torch
+
+    count = torch.cuda.device_count()
+    known = {"cuda"} | {f"cuda:{number}" for number in range(count)} if count else set()
+    if device not in known:
+        found = ", ".join(sorted(known)) if known else "no CUDA device"
+        raise ConfigurationError(f"RETRIEVER_ENCODER_DEVICE is {device}, but torch sees {found}. Name one of those, or cpu.")

@@ -51,11 +51,13 @@ def open_index(
     precision: Precision = "float32",
     milvus: MilvusAddress | None = None,
     gpu: GpuPlan | None = None,
+    encoder_device: str = "cpu",
     loaded: Encoder | None = None,
 ) -> OpenIndex:
     """The index of `folder`, checked, not yet warm.
 
-    `encoder_name` says where its encoder lies now, if not where it lay at the build; `loaded` is used again if it is that one.
+    `encoder_name` says where its encoder lies now, if not where it lay at the build; `encoder_device` where it runs;
+    `loaded` is used again if it is that one.
 
     Raises:
         ConfigurationError: there is no index, or its encoder cannot be found.
@@ -73,7 +75,7 @@ def open_index(
     if loaded is not None and loaded.identity.same_vectors_as(manifest.encoder):
         return OpenIndex(folder, manifest, corpus, search, loaded, lexical)
     with Progress(f"loading the encoder {manifest.encoder.name}"):
-        encoder = load(resolved, precision)
+        encoder = load(resolved, precision, encoder_device)
     return OpenIndex(folder, manifest, corpus, search, encoder, lexical)
 
 
