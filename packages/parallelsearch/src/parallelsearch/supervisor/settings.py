@@ -38,7 +38,13 @@ class PlatformSettings:
     redis_port: int | None = None
     policy_base_url: str = ""
     index: str = ""
+    given_indexes: str = ""
     admin_token: str = ""
+
+    @property
+    def indexes(self) -> Path:
+        """The folder of the indexes that go by a name."""
+        return Path(self.given_indexes) if self.given_indexes else self.state.demo_index.parent
 
     @property
     def gateway_url(self) -> str:
@@ -81,5 +87,6 @@ def from_environment(environ: Mapping[str, str], here: Path) -> PlatformSettings
         redis_port=port(environ, "REDIS_PORT"),
         policy_base_url=environ.get("POLICY_BASE_URL", ""),
         index=str((here / index).resolve()) if (index := environ.get("RETRIEVER_INDEX", "")) else "",
+        given_indexes=str((here / indexes).resolve()) if (indexes := environ.get("RETRIEVER_INDEXES", "")) else "",
         admin_token=environ.get("ADMIN_TOKEN", ""),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -24,12 +24,13 @@ _COLUMNS = ("id", "title", "text", "contents", "url")
 
 @dataclass(frozen=True, slots=True)
 class CorpusPassage:
-    """One passage of the corpus. `url` is empty where unknown."""
+    """One passage of the corpus. `url` is empty where unknown; `metadata` says what document it is of, if of one."""
 
     id: str
     title: str
     text: str
     url: str = ""
+    metadata: Mapping[str, str | int] = field(default_factory=dict)
 
     @property
     def contents(self) -> str:

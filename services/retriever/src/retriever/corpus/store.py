@@ -33,10 +33,9 @@ class CorpusWriter:
         self._write_offset()
 
     def append(self, passage: CorpusPassage) -> None:
-        line = orjson.dumps(
-            {"id": passage.id, "title": passage.title, "text": passage.text, "url": passage.url},
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
+        fields = {"id": passage.id, "title": passage.title, "text": passage.text, "url": passage.url}
+        metadata = {"metadata": dict(passage.metadata)} if passage.metadata else {}
+        line = orjson.dumps(fields | metadata, option=orjson.OPT_APPEND_NEWLINE)
         self._passages.write(line)
         self._end += len(line)
         self.count += 1
@@ -80,7 +79,7 @@ class CorpusStore:
         if not 0 <= row < len(self):
             raise IndexError(row)
         fields = orjson.loads(self._passages[int(self._offsets[row]) : int(self._offsets[row + 1])])
-        return CorpusPassage(fields["id"], fields["title"], fields["text"], fields["url"])
+        return CorpusPassage(fields["id"], fields["title"], fields["text"], fields["url"], fields.get("metadata", {}))
 
     def __iter__(self) -> Iterator[CorpusPassage]:
         return (self[row] for row in range(len(self)))

