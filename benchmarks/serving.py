@@ -81,6 +81,8 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.head = ""
+        """Of the last answer: status line and headers."""
 
     async def post(self, path: str, body: object) -> tuple[int, bytes]:
         if self._streams is None:
@@ -90,6 +92,7 @@ class Connection:
         head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
         writer.write(head.encode() + payload)
         head_bytes = await reader.readuntil(b"\r\n\r\n")
+        self.head = head_bytes.decode("latin-1")
         length = int(head_bytes.lower().split(b"content-length:")[1].split(b"\r\n")[0])
         return int(head_bytes[9:12]), await reader.readexactly(length)
 
