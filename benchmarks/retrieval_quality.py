@@ -25,7 +25,7 @@ from retriever.encoders.cached import QueryVectors
 from retriever.encoders.resolve import resolve
 from retriever.index.build import BuildPlan, build
 from retriever.index.opened import open_index
-from retriever.searcher import Ask, Searcher
+from retriever.searcher import Ask, Searcher, Served
 
 DATA_SETS = ("hotpotqa", "2wikimultihopqa", "musique")
 DEPTH = 10
@@ -65,7 +65,7 @@ def index_of(work: Path, data: Path, data_set: str, encoder: str, size: int, que
 
 def measure(folder: Path, data_set: str, encoder: str, questions: list[Question]) -> list[Row]:
     index = open_index(folder, precision="auto")
-    searcher = Searcher(index, QueryVectors(index.encoder, 10_000))
+    searcher = Searcher({"": Served(index, QueryVectors(index.encoder, 10_000))})
     rows = []
     for method in METHODS:
         found = searcher.run([Ask(question.text, method) for question in questions], DEPTH).rows

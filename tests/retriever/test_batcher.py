@@ -31,7 +31,7 @@ class Work:
         if "poison" in queries:
             raise RuntimeError("poisoned")
         rows = [tuple(Passage(f"{query}-{rank}", "", "") for rank in range(top_k)) for query in queries]
-        return BatchResult(rows, BatchTimings())
+        return BatchResult(rows, BatchTimings(), [""] * len(rows))
 
 
 def submit(batcher, queries, top_k, **more):

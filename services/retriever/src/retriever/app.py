@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI
 
 from parallelsearch.errors import ParallelSearchError
 from retriever.batcher import BatchLimits
+from retriever.encoders.identity import Encoder
 from retriever.endpoints import State, router
-from retriever.index.opened import open_index
+from retriever.index.opened import OpenIndex, open_index
+from retriever.places import IndexPlaces
 from retriever.service import Retriever
 from retriever.settings import RetrieverSettings
 from servicekit.app import create_app as create_service
@@ -24,16 +26,15 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         ConfigurationError, IndexMismatch: see `open_index`.
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
-    opener = partial(
-        open_index,
-        settings.index,
-        settings.encoder,
-        settings.precision,
-        settings.milvus,
-        settings.gpu,
-        settings.encoder_device,
-    )
-    return Retriever(opener, limits, settings.cached_queries, settings.method)
+
+    def opener(folder: Path, *, is_default: bool, loaded: Sequence[Encoder]) -> OpenIndex:
+        encoder = settings.encoder if is_default else None  # the others say themselves where theirs is
+        return open_index(
+            folder, encoder, settings.precision, settings.milvus, settings.gpu, settings.encoder_device, loaded=loaded
+        )
+
+    places = IndexPlaces(settings.index, settings.indexes, opener)
+    return Retriever(places, limits, settings.cached_queries, settings.method, settings.watch_s)
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:

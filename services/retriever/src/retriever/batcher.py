@@ -208,8 +208,8 @@ class Batcher:
             for entry in batch:
                 entry.settle(error)
         else:
-            for entry, passages in zip(batch, result.rows, strict=True):
-                entry.passages, entry.timings, entry.fingerprint = passages, result.timings, result.fingerprint
+            for entry, passages, fingerprint in zip(batch, result.rows, result.fingerprints, strict=True):
+                entry.passages, entry.timings, entry.fingerprint = passages, result.timings, fingerprint
                 entry.settle()
         finally:
             self._running = {}

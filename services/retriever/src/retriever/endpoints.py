@@ -11,8 +11,16 @@ from fastapi.responses import Response
 from pydantic import SecretStr
 
 from parallelsearch.errors import InvalidInput
-from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import IndexModel, Method, ReloadResponse, RetrieveRequest, RetrieveResponse
+from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
+from parallelsearch.schemas.retrieval import (
+    IndexesModel,
+    IndexModel,
+    Method,
+    ReloadResponse,
+    RetrieveRequest,
+    RetrieveResponse,
+    scope_of,
+)
 from parallelsearch.schemas.wire_retrieve import WireRetrieveRequest, WireRetrieveResponse
 from retriever.batcher import Timings
 from retriever.service import Retrieved, Retriever
@@ -73,7 +81,7 @@ def state_of(request: Request) -> State:
 async def retrieve(request: Request) -> Response:
     """The passages nearest to each query, best first."""
     body = await read_body(request, RetrieveRequest)
-    found = await _retrieve(request, body.queries, body.top_k, body.method)
+    found = await _retrieve(request, body.queries, body.top_k, body.method, scope_of(body.index, body.filter))
     return _json(b'{"results":%b,"index":%b}' % (orjson.dumps(found.rows), found.index.model_dump_json().encode()), found.timings)
 
 
@@ -107,6 +115,21 @@ async def reload(request: Request) -> ReloadResponse:
     return ReloadResponse(reloaded=reloaded, index=state["retriever"].described)
 
 
+@router.get("/v1/indexes")
+async def indexes(request: Request) -> IndexesModel:
+    """Every index that is served, the default one first."""
+    return state_of(request)["retriever"].indexes
+
+
+@router.post("/v1/indexes/{name}/reload", responses=RELOAD_PROBLEMS | documented({422: "No index of that name is published."}))
+async def reload_named(request: Request, name: str) -> ReloadResponse:
+    """Serves what is published under this name now, also if nothing was before. Needs the admin token."""
+    state = state_of(request)
+    require_admin(request, state["admin_token"])
+    reloaded = await state["retriever"].reload(name)
+    return ReloadResponse(reloaded=reloaded, index=state["retriever"].describe(name))
+
+
 def _document(passage: Passage) -> dict[str, object]:
     contents = f'"{passage.title}"\n{passage.text}'
     return {"id": passage.id, "title": passage.title, "text": passage.text, "contents": contents, "url": passage.url}
@@ -116,10 +139,12 @@ def _scored_document(passage: Passage) -> dict[str, object]:
     return {"document": _document(passage), "score": passage.score}
 
 
-async def _retrieve(request: Request, queries: Sequence[str], top_k: int, method: Method | None) -> Retrieved:
+async def _retrieve(
+    request: Request, queries: Sequence[str], top_k: int, method: Method | None, scope: Scope = EVERYWHERE
+) -> Retrieved:
     deadline_s = _deadline_s(request.headers.get("x-deadline-ms"))
     retriever = state_of(request)["retriever"]
-    return await retriever.retrieve(queries, top_k, method, deadline_s=deadline_s, gone=request.is_disconnected)
+    return await retriever.retrieve(queries, top_k, method, scope, deadline_s=deadline_s, gone=request.is_disconnected)
 
 
 def _deadline_s(header: str | None) -> float | None:

@@ -20,4 +20,4 @@ BATCH_SIZE = Histogram(
 QUEUE_DEPTH = Gauge("parallelsearch_retriever_queue_depth", "Distinct queries that wait for a batch")
 OVERLOADED = Counter("parallelsearch_retriever_overloaded_total", "Requests answered 503 because the queue was full")
 CACHED_QUERIES = Counter("parallelsearch_retriever_query_vectors_total", "Query vectors, by where they came from", ["source"])
-INDEX_PASSAGES = Gauge("parallelsearch_retriever_index_passages", "Passages of the index that is served")
+INDEX_PASSAGES = Gauge("parallelsearch_retriever_index_passages", "Passages of the indexes that are served")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from parallelsearch.errors import InvalidInput
-from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import METHODS, Method
+from parallelsearch.rollout.types import EVERYWHERE, Filter, Passage, Scope
+from parallelsearch.schemas.retrieval import Method
 from retriever import metrics
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import Vectors
@@ -17,12 +20,15 @@ from retriever.index.lexical import FUSED_DEPTH, fuse
 from retriever.index.opened import OpenIndex
 from retriever.index.search import Found
 
+NO_FILTER = Filter()
+
 
 class Ask(NamedTuple):
-    """One query and how it is searched; equal ones are one."""
+    """One query, how it is searched and where; equal ones are one."""
 
     text: str
     method: Method = "dense"
+    scope: Scope = EVERYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ class BatchResult:
 
     rows: list[tuple[Passage, ...]]
     timings: BatchTimings
-    fingerprint: str = ""
+    fingerprints: Sequence[str]
+    """Of the index that answered, one per ask."""
 
 
 @dataclass(slots=True)
@@ -53,51 +60,78 @@ class _Watch:
         return spent
 
 
-class Searcher:
-    """Answers batches from one open index. `vectors` may be shared by searchers of the same encoder."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An open index and the vectors of the queries that its encoder was given, which indexes of one encoder share."""
 
-    def __init__(self, index: OpenIndex, vectors: QueryVectors) -> None:
-        self._index, self._vectors = index, vectors
+    index: OpenIndex
+    vectors: QueryVectors
+
+
+class Searcher:
+    """Answers batches from the open indexes, by name. They are replaced on the thread that runs the batches."""
+
+    def __init__(self, served: Mapping[str, Served]) -> None:
+        self._served = served
 
     def run(self, asks: Sequence[Ask], top_k: int) -> BatchResult:
         found: dict[Ask, tuple[Passage, ...]] = {}
         encode_s = search_s = load_s = 0.0
-        for method in METHODS:
-            texts = [ask.text for ask in asks if ask.method == method]
-            if not texts:
-                continue
+        for method, scope in dict.fromkeys((ask.method, ask.scope) for ask in asks):
+            texts = [ask.text for ask in asks if (ask.method, ask.scope) == (method, scope)]
+            served = self._served[scope.index]
+            index, known = served.index, served.vectors
             watch = _Watch()
-            vectors = self._vectors.of(texts) if method != "bm25" else None
+            vectors = known.of(texts) if method != "bm25" else None
             encode_s += watch.lap()
-            scores, rows = self._search(method, texts, vectors, top_k)
+            scores, rows = _search(index, method, texts, vectors, top_k, scope.filter)
             search_s += watch.lap()
             for text, *pair in zip(texts, scores.tolist(), rows.tolist(), strict=True):
-                found[Ask(text, method)] = self._passages(*pair)
+                found[Ask(text, method, scope)] = _passages(index, *pair)
             load_s += watch.lap()
         metrics.ENCODE_SECONDS.observe(encode_s)
         metrics.SEARCH_SECONDS.observe(search_s)
         metrics.LOAD_SECONDS.observe(load_s)
         timings = BatchTimings(encode_s, search_s, load_s)
-        return BatchResult([found[ask] for ask in asks], timings, self._index.manifest.fingerprint)
+        fingerprints = [self._served[ask.scope.index].index.manifest.fingerprint for ask in asks]
+        return BatchResult([found[ask] for ask in asks], timings, fingerprints)
 
-    def _search(self, method: Method, texts: Sequence[str], vectors: Vectors | None, top_k: int) -> Found:
-        if method == "dense" and vectors is not None:
-            return self._index.search.search(vectors, min(top_k, self._index.search.rows))
-        lexical = self._index.lexical
-        if lexical is None:
-            raise InvalidInput(f"The index that is served now has no part for `{method}`.")
-        if vectors is None:
-            return lexical.search(texts, top_k)
-        depth = min(max(top_k, FUSED_DEPTH), self._index.search.rows)
-        _, dense = self._index.search.search(vectors, depth)
-        _, by_words = lexical.search(texts, depth)
-        return fuse([dense, by_words], top_k)
 
-    def _passages(self, scores: list[float], rows: list[int]) -> tuple[Passage, ...]:
-        found = []
-        for score, row in zip(scores, rows, strict=True):
-            if row < 0:  # FAISS pads with −1 where it has no further neighbour
-                break
-            passage = self._index.corpus[row]
-            found.append(Passage(passage.id, passage.title, passage.text, score, passage.url))
-        return tuple(found)
+def _search(index: OpenIndex, method: Method, texts: Sequence[str], vectors: Vectors | None, top_k: int, given: Filter) -> Found:
+    among = _among(index, given)
+    if method == "dense" and vectors is not None:
+        return _nearest(index, vectors, top_k, among)
+    lexical = index.lexical
+    if lexical is None:
+        raise InvalidInput(f"The index that is served now has no part for `{method}`.")
+    if vectors is None:
+        return lexical.search(texts, top_k, among)
+    depth = min(max(top_k, FUSED_DEPTH), index.search.rows)
+    _, dense = _nearest(index, vectors, depth, among)
+    _, by_words = lexical.search(texts, depth, among)
+    return fuse([dense, by_words], top_k)
+
+
+def _among(index: OpenIndex, given: Filter) -> NDArray[np.int64] | None:
+    """The rows that count; None for all."""
+    if given == NO_FILTER:
+        return None
+    if index.documents is None:
+        raise InvalidInput("filter: the index that is served now was built of passages, which have no documents to filter by.")
+    return index.documents.rows(given)
+
+
+def _nearest(index: OpenIndex, vectors: Vectors, top_k: int, among: NDArray[np.int64] | None) -> Found:
+    if among is None or index.filtered is None:
+        return index.search.search(vectors, min(top_k, index.search.rows))
+    return index.filtered.search(vectors, top_k, among)
+
+
+def _passages(index: OpenIndex, scores: list[float], rows: list[int]) -> tuple[Passage, ...]:
+    found = []
+    for score, row in zip(scores, rows, strict=True):
+        if row < 0:  # FAISS pads with −1 where it has no further neighbour
+            break
+        passage = index.corpus[row]
+        found.append(Passage(passage.id, passage.title, passage.text, score, passage.url, passage.metadata))
+    return tuple(found)

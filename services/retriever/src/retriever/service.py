@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import structlog
 
-from parallelsearch.errors import ConfigurationError, InvalidInput, Overloaded
-from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import METHODS, IndexModel, Method
+from parallelsearch.errors import ConfigurationError, InvalidInput, Overloaded, ParallelSearchError
+from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
+from parallelsearch.schemas.retrieval import METHODS, IndexesModel, IndexModel, Method
 from retriever import metrics
-from retriever.batcher import Answered, Batcher, BatchLimits, Gone, Timings
+from retriever.batcher import Batcher, BatchLimits, Gone, Timings
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import Encoder
 from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
-from retriever.searcher import Ask, Searcher
+from retriever.places import IndexPlaces
+from retriever.searcher import NO_FILTER, Ask, Searcher, Served
 from servicekit.health import Readiness
 
 log = structlog.get_logger(__name__)
-
-
-class Opener(Protocol):
-    """Opens what is published; takes the encoder that is loaded already."""
-
-    def __call__(self, *, loaded: Encoder | None) -> OpenIndex: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +33,103 @@ class Retrieved:
 
 
 class Retriever:
-    """One open index behind one batcher. All methods belong to the event loop that serves."""
+    """The open indexes behind one batcher. All methods belong to the event loop that serves."""
 
-    def __init__(self, opener: Opener, limits: BatchLimits, cached_queries: int = 0, default_method: Method = "dense") -> None:
-        """Opens the index; raises what `open_index` raises, and ConfigurationError if it does not serve the default method."""
-        self._opener, self._cached_queries, self._default_method = opener, cached_queries, default_method
-        self._index = opener(loaded=None)
-        if default_method != "dense" and self._index.lexical is None:
+    def __init__(
+        self,
+        places: IndexPlaces,
+        limits: BatchLimits,
+        cached_queries: int = 0,
+        default_method: Method = "dense",
+        watch_s: float = 0.0,
+    ) -> None:
+        """Opens the indexes. One that is named and cannot be opened is a fault that `indexes` tells; the default one must open.
+
+        Raises:
+            ConfigurationError, IndexMismatch: as `open_index`; also if the default index does not serve the default method.
+        """
+        self._places, self._cached_queries, self._default_method = places, cached_queries, default_method
+        self._watch_s = watch_s
+        self._watching: asyncio.Task[None] | None = None
+        self._served: dict[str, Served] = {}
+        self.faults: dict[str, str] = {}
+        default = places.open("", ())
+        if default_method != "dense" and default.lexical is None:
             raise ConfigurationError(
                 f"RETRIEVER_METHOD is {default_method}, but the index serves dense only. Build it with --bm25."
             )
-        self._index.warm()
-        self._vectors = QueryVectors(self._index.encoder, cached_queries)
-        self._batcher = Batcher(Searcher(self._index, self._vectors).run, limits)
+        self._put("", default)
+        for name in places.names():
+            self._open_at_start(name)
+        self._batcher = Batcher(Searcher(self._served).run, limits)
         self._reloading = asyncio.Lock()
+
+    def _open_at_start(self, name: str) -> None:
+        try:
+            self._put(name, self._places.open(name, self._encoders()))
+        except ConfigurationError as error:
+            self.faults[name] = error.detail
+            log.warning("index_not_opened", index=name, detail=error.detail)
+
+    def _put(self, name: str, new: OpenIndex) -> None:
+        """Warms it and serves it in the place of the one of that name. On the owner's thread, where batches run."""
+        new.warm()
+        old = self._served.get(name)
+        known = next((served.vectors for served in self._served.values() if served.index.encoder is new.encoder), None)
+        self._served[name] = Served(new, known or QueryVectors(new.encoder, self._cached_queries))
+        if old is not None:
+            old.index.close()
+
+    def _encoders(self) -> list[Encoder]:
+        return [served.index.encoder for served in self._served.values()]
 
     @property
     def described(self) -> IndexModel:
-        return describe(self._index.manifest)
+        return self.describe("")
+
+    @property
+    def indexes(self) -> IndexesModel:
+        """The default one first."""
+        return IndexesModel(indexes=[self.describe(name) for name in self._served], faults=self.faults)
+
+    def describe(self, name: str) -> IndexModel:
+        return describe(self._served[self.known(name)].index.manifest, name or self._places.default_name)
+
+    def known(self, name: str) -> str:
+        """The name under which an index is served: empty for the default one.
+
+        Raises:
+            InvalidInput: there is none of that name.
+        """
+        if name in {"", "default", self._places.default_name}:
+            return ""
+        if name not in self._served:
+            names = ", ".join([self._places.default_name, *(each for each in self._served if each)])
+            fault = f" It cannot be opened: {self.faults[name]}" if name in self.faults else ""
+            message = f"{name!r} is not served here; there are: {names}.{fault}"
+            raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
+        return name
 
     async def start(self) -> None:
-        metrics.INDEX_PASSAGES.set(self._index.manifest.passages)
+        self._count()
         self._batcher.start()
+        if self._watch_s:
+            self._watching = asyncio.create_task(self._watch(), name="retriever-watch")
 
     async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self._batcher.stop()
-        self._index.close()
+        for served in self._served.values():
+            served.index.close()
 
     async def retrieve(
         self,
         queries: Sequence[str],
         top_k: int,
         method: Method | None = None,
+        scope: Scope = EVERYWHERE,
         *,
         deadline_s: float | None = None,
         gone: Gone | None = None,
@@ -78,71 +137,101 @@ class Retriever:
         """At most `top_k` passages per query, in the order of the queries, all from one index; none for no queries.
 
         Raises:
-            InvalidInput: the index has no part for this method.
+            InvalidInput: there is no such index, or it has no part for this method or nothing to filter by.
             Overloaded, DeadlineExceeded, CallerGone: see `Batcher.submit`.
         """
+        scope = replace(scope, index=self.known(scope.index))
         if not queries:
-            return Retrieved([], Timings(), self.described)
-        asks = [Ask(query, method or self._default_method) for query in queries]
-        self._refuse_unserved(asks[0].method)
+            return Retrieved([], Timings(), self.describe(scope.index))
+        asks = [Ask(query, method or self._default_method, scope) for query in queries]
+        self._refuse_unserved(asks[0])
         while True:
             answered = await self._batcher.submit(asks, top_k, deadline_s=deadline_s, gone=gone)
-            described = self._answered_by(answered)
-            if described is not None:
+            described = self.describe(scope.index)
+            # Rows of two versions mean that a swap fell in between: then they are asked for again.
+            if answered.fingerprints == {described.fingerprint}:
                 return Retrieved(answered.rows, answered.timings, described)
 
-    def _refuse_unserved(self, method: Method) -> None:
-        if method != "dense" and self._index.lexical is None:
-            raise InvalidInput(f"method: this index serves `dense` only. Build it with --bm25 to search it by `{method}`.")
+    def _refuse_unserved(self, ask: Ask) -> None:
+        index = self._served[ask.scope.index].index
+        if ask.method != "dense" and index.lexical is None:
+            raise InvalidInput(f"method: this index serves `dense` only. Build it with --bm25 to search it by `{ask.method}`.")
+        if ask.scope.filter != NO_FILTER and index.documents is None:
+            raise InvalidInput("filter: this index was built of passages, which have no documents to filter by.")
 
-    def _answered_by(self, answered: Answered) -> IndexModel | None:
-        """The index that gave all rows, unless a swap fell in between: then the rows are asked for again."""
-        described = self.described
-        return described if answered.fingerprints == {described.fingerprint} else None
-
-    async def reload(self) -> bool:
+    async def reload(self, name: str = "") -> bool:
         """Opens what is published now beside what is served, warms it and swaps; false if it is served already.
 
         Queries that run or wait go on: each batch is answered by one index, and the old one is closed behind its last batch.
 
         Raises:
+            InvalidInput: nothing of that name is served or published.
             Overloaded: a reload runs already.
             ConfigurationError, IndexMismatch: the published index cannot be served; the old one still is.
         """
         if self._reloading.locked():
             raise Overloaded("An index is being loaded already. Ask again when it is done.", retry_after_s=5)
         async with self._reloading:
-            new = await asyncio.to_thread(self._opener, loaded=self._index.encoder)
-            if new.manifest.fingerprint == self._index.manifest.fingerprint:
-                new.close()
-                return False
-            await self._batcher.on_owner(new.warm)
-            if new.encoder is not self._index.encoder:
-                self._vectors = QueryVectors(new.encoder, self._cached_queries)
-            await self._batcher.on_owner(partial(self._swap, new))
-            metrics.INDEX_PASSAGES.set(new.manifest.passages)
-            log.info("index_reloaded", fingerprint=new.manifest.fingerprint, passages=new.manifest.passages)
-            return True
+            return await self._reload(name if name in self._places.names() else self.known(name))
 
-    def _swap(self, new: OpenIndex) -> None:
-        """On the owner's thread: no batch runs, so nobody reads the old index any more."""
-        old, self._index = self._index, new
-        self._batcher.work = Searcher(new, self._vectors).run
-        old.close()
+    async def _reload(self, name: str) -> bool:
+        published = await asyncio.to_thread(self._places.fingerprint, name)
+        current = self._served.get(name)
+        if current is not None and published == current.index.manifest.fingerprint:
+            return False
+        new = await asyncio.to_thread(self._places.open, name, self._encoders())
+        await self._batcher.on_owner(partial(self._put, name, new))
+        self.faults.pop(name, None)
+        self._count()
+        log.info("index_reloaded", index=name, fingerprint=new.manifest.fingerprint, passages=new.manifest.passages)
+        return True
+
+    async def _watch(self) -> None:
+        """Takes up what is published, again and again."""
+        tried: dict[str, str] = {}
+        while True:
+            await asyncio.sleep(self._watch_s)
+            for name in ("", *await asyncio.to_thread(self._places.names)):
+                await self._look(name, tried)
+
+    async def _look(self, name: str, tried: dict[str, str]) -> None:
+        """What cannot be served is a fault until something else is published, which `tried` remembers."""
+        published = ""
+        try:
+            published = await asyncio.to_thread(self._places.fingerprint, name)
+            if tried.get(name) == published:
+                return
+            async with self._reloading:
+                await self._reload(name)
+            tried[name] = published
+        except OSError as error:  # a version that was replaced while it was opened
+            log.warning("index_not_opened", index=name, detail=str(error))
+        except ParallelSearchError as error:
+            tried[name] = published
+            self.faults[name or self._places.default_name] = error.detail
+            log.warning("index_not_opened", index=name, detail=error.detail)
+
+    def _count(self) -> None:
+        metrics.INDEX_PASSAGES.set(sum(served.index.manifest.passages for served in self._served.values()))
 
     async def readiness(self) -> Readiness:
         ready = self._batcher.running
-        return Readiness("ready" if ready else "starting", {"index": f"{self._index.manifest.passages} passages"})
+        checks = {"index": f"{self._served[''].index.manifest.passages} passages"}
+        checks |= {f"index {name}": f"{served.index.manifest.passages} passages" for name, served in self._served.items() if name}
+        checks |= {f"index {name}": fault for name, fault in self.faults.items()}
+        return Readiness("ready" if ready else "starting", checks)
 
 
-def describe(manifest: Manifest) -> IndexModel:
+def describe(manifest: Manifest, name: str) -> IndexModel:
     return IndexModel(
+        name=name,
         fingerprint=manifest.fingerprint,
         encoder=manifest.encoder.name,
         dimension=manifest.dimension,
         metric=manifest.metric,
         kind=manifest.kind,
         passages=manifest.passages,
+        documents=manifest.documents.documents if manifest.documents else None,
         built_at=manifest.built_at,
         methods=METHODS if manifest.lexical else ("dense",),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,13 +39,38 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage as found for one sub-query; `score` is 0.0 where unknown."""
+    """A passage as found for one sub-query; `score` is 0.0 where unknown.
+
+    `metadata` says what document it is of, if of one: `source`, `date`, `section`, `page`, and what the document says itself.
+    """
 
     id: str
     title: str
     text: str
     score: float = 0.0
     url: str = ""
+    metadata: Mapping[str, str | int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which documents count. `source` may hold `*`; a document counts from the moment `after` on and until before `before`."""
+
+    source: str = ""
+    after: str = ""
+    before: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where is searched: the index of this name (empty: the default one), among the documents that pass the filter."""
+
+    index: str = ""
+    filter: Filter = Filter()
+
+
+EVERYWHERE = Scope()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import AfterValidator, Field, StrictInt
 
+from parallelsearch.rollout.types import EVERYWHERE, Filter, Scope
 from parallelsearch.schemas.base import CleanText, WireModel
 
 MAX_QUERIES = 10_000
@@ -19,6 +21,20 @@ Method = Literal["dense", "bm25", "hybrid"]
 METHODS: tuple[Method, ...] = ("dense", "bm25", "hybrid")
 
 
+def _moment(text: str) -> str:
+    """A day, or a moment, as a moment in UTC; one without a zone is in UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a day or a moment in ISO 8601, such as 2024-05-31") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+
+
+Moment = Annotated[CleanText, Field(max_length=64), AfterValidator(_moment)]
+IndexName = Annotated[CleanText, Field(max_length=256)]
+ShortText = Annotated[CleanText, Field(max_length=1_024)]
+
+
 class PassageModel(WireModel):
     """One passage as found for one query; `score` is the inner product of unit vectors unless the index says otherwise."""
 
@@ -27,12 +43,40 @@ class PassageModel(WireModel):
     text: str
     score: float
     url: str = ""
+    metadata: dict[str, str | int] = Field(default={}, description="Of a document: source, date, section, page, and its own.")
+
+
+class FilterModel(WireModel):
+    """Which documents count; all that is given must hold."""
+
+    source: ShortText | None = Field(default=None, description="The document's name; * stands for anything.")
+    after: Moment | None = Field(default=None, description="Dated then or later.")
+    before: Moment | None = Field(default=None, description="Dated earlier.")
+    metadata: dict[ShortText, ShortText] = Field(default={}, max_length=16, description="What the document's metadata says.")
+
+
+def scope_of(index: str | None, model: FilterModel | None) -> Scope:
+    if index is None and model is None:
+        return EVERYWHERE
+    given = model or FilterModel()
+    metadata = tuple(sorted(given.metadata.items()))
+    return Scope(index or "", Filter(given.source or "", given.after or "", given.before or "", metadata))
+
+
+def filter_to_wire(given: Filter) -> FilterModel | None:
+    if given == Filter():
+        return None
+    return FilterModel(
+        source=given.source or None, after=given.after or None, before=given.before or None, metadata=dict(given.metadata)
+    )
 
 
 class RetrieveRequest(WireModel):
     queries: list[Query] = Field(max_length=MAX_QUERIES, description="One row comes back for each, in this order.")
     top_k: StrictInt = Field(default=3, ge=1, le=MAX_TOP_K)
     method: Method | None = Field(default=None, description="Vectors, words, or both fused by rank; null: the server's default.")
+    index: IndexName | None = Field(default=None, description="The index that is searched; null: the default one.")
+    filter: FilterModel | None = Field(default=None, description="Which documents count; null: all.")
 
 
 class IndexModel(WireModel):
@@ -47,6 +91,15 @@ class IndexModel(WireModel):
     shards: int = 1
     built_at: str = ""
     methods: tuple[Method, ...] = ("dense",)
+    name: str = "default"
+    documents: int | None = Field(default=None, description="How many there are; null for an index of passages.")
+
+
+class IndexesModel(WireModel):
+    """Every index that is served, the default one first; `faults` says why others are not."""
+
+    indexes: list[IndexModel]
+    faults: dict[str, str] = {}
 
 
 class ReloadResponse(WireModel):

@@ -23,11 +23,18 @@ from parallelsearch.schemas.retrieval import PassageModel
 
 
 def passage_to_wire(passage: Passage) -> PassageModel:
-    return PassageModel(id=passage.id, title=passage.title, text=passage.text, score=passage.score, url=passage.url)
+    return PassageModel(
+        id=passage.id,
+        title=passage.title,
+        text=passage.text,
+        score=passage.score,
+        url=passage.url,
+        metadata=dict(passage.metadata),
+    )
 
 
 def passage_from_wire(model: PassageModel) -> Passage:
-    return Passage(id=model.id, title=model.title, text=model.text, score=model.score, url=model.url)
+    return Passage(model.id, model.title, model.text, model.score, model.url, model.metadata)
 
 
 def trajectory_to_wire(trajectory: Trajectory, citations: list[wire.Citation] | None = None) -> wire.TrajectoryModel:

@@ -29,6 +29,8 @@ def shared_environment(settings: PlatformSettings) -> dict[str, str]:
         "POLICY_BASE_URL": settings.policy_base_url or f"{settings.endpoints['policy'].url}/v1",
         "REDIS_URL": valkey.redis_url(settings),
         "RETRIEVER_INDEX": settings.index or str(settings.state.demo_index),
+        "RETRIEVER_INDEXES": str(settings.indexes),
+        "RETRIEVER_WATCH_S": settings.watch_s or "1",
         "PARALLELSEARCH_STATE_DIR": str(settings.state.root),
         "PARALLELSEARCH_CACHE_DIR": str(settings.cache),
     }

@@ -39,6 +39,7 @@ class PlatformSettings:
     policy_base_url: str = ""
     index: str = ""
     given_indexes: str = ""
+    watch_s: str = ""
     admin_token: str = ""
 
     @property
@@ -88,5 +89,6 @@ def from_environment(environ: Mapping[str, str], here: Path) -> PlatformSettings
         policy_base_url=environ.get("POLICY_BASE_URL", ""),
         index=str((here / index).resolve()) if (index := environ.get("RETRIEVER_INDEX", "")) else "",
         given_indexes=str((here / indexes).resolve()) if (indexes := environ.get("RETRIEVER_INDEXES", "")) else "",
+        watch_s=environ.get("RETRIEVER_WATCH_S", ""),
         admin_token=environ.get("ADMIN_TOKEN", ""),
     )

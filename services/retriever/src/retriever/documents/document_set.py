@@ -14,6 +14,7 @@ from parallelsearch.errors import CorpusError
 from retriever.corpus.reading import CorpusPassage
 from retriever.corpus.store import CorpusStore, CorpusWriter
 from retriever.documents.changes import Change, Found, Resolved, resolve_change
+from retriever.documents.dates import moment_of
 from retriever.documents.document import Document, Unreadable
 from retriever.documents.files import Content, DocumentFile, content_of
 from retriever.documents.near import Repeats, signature_of
@@ -138,7 +139,7 @@ class _Ingestion:
             record,
             title=document.title,
             url=document.url,
-            date=document.date or content.modified,
+            date=stated.isoformat() if (stated := moment_of(document.date)) else content.modified,
             metadata={**document.metadata, **record.given},
             signature=signature_of(document),
         )

@@ -40,10 +40,17 @@ class LexicalSearch:
         self._index = bm25s.BM25.load(data, mmap=True, show_progress=False, **_NAMES)
         self.rows = rows
 
-    def search(self, queries: Sequence[str], top_k: int) -> Found:
-        """Scores and rows of shape (queries, top_k), best first; −1 where there is no further passage."""
+    def search(self, queries: Sequence[str], top_k: int, among: NDArray[np.int64] | None = None) -> Found:
+        """Scores and rows of shape (queries, top_k), best first; −1 where there is no further passage.
+
+        `among` are the rows that count, if not all.
+        """
         words = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
-        rows, scores = self._index.retrieve(words, k=min(top_k, self.rows), show_progress=False)
+        mask = None
+        if among is not None:
+            mask = np.zeros(self.rows, dtype=np.float32)
+            mask[among] = 1
+        rows, scores = self._index.retrieve(words, k=min(top_k, self.rows), show_progress=False, weight_mask=mask)
         return scores, np.where(scores > 0, rows, -1).astype(np.int64)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from parallelsearch.errors import IndexMismatch
 from retriever.corpus.store import CorpusStore
+from retriever.documents.filtering import DocumentFilter
+from retriever.documents.records import read_records
 from retriever.encoders.identity import Encoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
 from retriever.gpu.plan import GpuPlan
 from retriever.index.lexical import LexicalSearch
-from retriever.index.manifest import Manifest, MilvusAddress, read_manifest, verify_files
+from retriever.index.manifest import VECTORS_FILE, Manifest, MilvusAddress, read_manifest, verify_files
 from retriever.index.progress import Progress
-from retriever.index.search import VectorSearch, open_search
+from retriever.index.search import FilteredSearch, VectorSearch, open_search
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,9 @@ class OpenIndex:
     search: VectorSearch
     encoder: Encoder
     lexical: LexicalSearch | None = None
+    documents: DocumentFilter | None = None
+    """None for an index of passages, which has no documents to filter by."""
+    filtered: FilteredSearch | None = None
 
     def warm(self) -> None:
         """One query through encoder and search, so that the first caller does not pay. On the owner's thread.
@@ -52,12 +58,12 @@ def open_index(
     milvus: MilvusAddress | None = None,
     gpu: GpuPlan | None = None,
     encoder_device: str = "cpu",
-    loaded: Encoder | None = None,
+    loaded: Sequence[Encoder] = (),
 ) -> OpenIndex:
     """The index of `folder`, checked, not yet warm.
 
     `encoder_name` says where its encoder lies now, if not where it lay at the build; `encoder_device` where it runs;
-    `loaded` is used again if it is that one.
+    one of those that are `loaded` is used again if it is that one.
 
     Raises:
         ConfigurationError: there is no index, or its encoder cannot be found.
@@ -72,11 +78,14 @@ def open_index(
         corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort, milvus, gpu)
         lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
-    if loaded is not None and loaded.identity.same_vectors_as(manifest.encoder):
-        return OpenIndex(folder, manifest, corpus, search, loaded, lexical)
-    with Progress(f"loading the encoder {manifest.encoder.name}"):
-        encoder = load(resolved, precision, encoder_device)
-    return OpenIndex(folder, manifest, corpus, search, encoder, lexical)
+    encoder = next((one for one in loaded if one.identity.same_vectors_as(manifest.encoder)), None)
+    if encoder is None:
+        with Progress(f"loading the encoder {manifest.encoder.name}"):
+            encoder = load(resolved, precision, encoder_device)
+    if manifest.documents is None:
+        return OpenIndex(folder, manifest, corpus, search, encoder, lexical)
+    documents, filtered = DocumentFilter(read_records(data)), FilteredSearch(data / VECTORS_FILE)
+    return OpenIndex(folder, manifest, corpus, search, encoder, lexical, documents, filtered)
 
 
 def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> ResolvedEncoder:

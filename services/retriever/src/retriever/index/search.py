@@ -110,3 +110,22 @@ class ApproximateSearch:
 
     def close(self) -> None:
         """Memory goes with the last reference."""
+
+
+class FilteredSearch:
+    """Exact search among some rows, over the vectors on disk: as exact for three rows as for three million."""
+
+    def __init__(self, vectors_file: Path) -> None:
+        self._vectors: Vectors = np.load(vectors_file, mmap_mode="r", allow_pickle=False)
+
+    def search(self, queries: Vectors, top_k: int, among: NDArray[np.int64]) -> Found:
+        """Scores and rows of shape (queries, top_k), best first; −1 where there is no further one. Ties go to the smaller row."""
+        scores = np.full((len(queries), top_k), -np.inf, dtype=np.float32)
+        rows = np.full((len(queries), top_k), -1, dtype=np.int64)
+        for start in range(0, len(among), _ROWS_AT_ONCE):
+            part = among[start : start + _ROWS_AT_ONCE]
+            joined = np.concatenate([scores, queries @ self._vectors[part].T], axis=1)
+            names = np.concatenate([rows, np.broadcast_to(part, (len(queries), len(part)))], axis=1)
+            best = np.argsort(-joined, axis=1, kind="stable")[:, :top_k]
+            scores, rows = np.take_along_axis(joined, best, 1), np.take_along_axis(names, best, 1)
+        return scores, rows

@@ -1,0 +1,59 @@
+"""Where the indexes of this retriever lie: the default one, and those that go by the name of their folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from parallelsearch.errors import InvalidInput
+from retriever.command_arguments import NAME
+from retriever.encoders.identity import Encoder
+from retriever.index.manifest import MANIFEST_FILE, read_manifest
+from retriever.index.opened import OpenIndex
+
+
+class Opener(Protocol):
+    """Opens what is published in a folder; takes the encoders that are loaded already."""
+
+    def __call__(self, folder: Path, *, is_default: bool, loaded: Sequence[Encoder]) -> OpenIndex: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlaces:
+    """`root` is the folder of the named indexes; the default one may be among them."""
+
+    default: Path
+    root: Path | None
+    opener: Opener
+
+    @property
+    def default_name(self) -> str:
+        return self.default.name if self._default_is_named else "default"
+
+    @property
+    def _default_is_named(self) -> bool:
+        return self.root is not None and self.default.resolve().parent == self.root.resolve()
+
+    def names(self) -> list[str]:
+        """What is published in the folder of the named indexes, without the default one."""
+        if self.root is None or not self.root.is_dir():
+            return []
+        found = sorted(path.parent.name for path in self.root.glob(f"*/{MANIFEST_FILE}"))
+        return [name for name in found if NAME.fullmatch(name) and not (self._default_is_named and name == self.default.name)]
+
+    def folder(self, name: str) -> Path:
+        """Raises InvalidInput for a name that is none, or where there are no named indexes."""
+        if not name or (self._default_is_named and name == self.default.name):
+            return self.default
+        if self.root is None or not NAME.fullmatch(name):
+            raise InvalidInput(f"index: {name!r} is no name of an index here.")
+        return self.root / name
+
+    def fingerprint(self, name: str) -> str:
+        """Of what is published; raises what `read_manifest` raises."""
+        return read_manifest(self.folder(name)).fingerprint
+
+    def open(self, name: str, loaded: Sequence[Encoder]) -> OpenIndex:
+        return self.opener(self.folder(name), is_default=not name, loaded=loaded)
