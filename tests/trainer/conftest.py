@@ -78,10 +78,11 @@ def start_trainer(platform):
     """`start_trainer(gpus=1)` gives a client of a running trainer; each call is a new start over the same state."""
     with ExitStack() as stack:
 
-        def start(*, gpus=1, runs_per_gpu=1, launchers=None, token=TOKEN, max_running=1, **arguments):
+        def start(*, gpus=1, runs_per_gpu=1, launchers=None, token=TOKEN, max_running=1, runs_dir=None, **arguments):
             names = [f"gpu-{n}" for n in range(gpus)]
             local = {LauncherName.LOCAL: LocalLauncher(gpus=lambda: names, grace_s=1, runs_per_gpu=runs_per_gpu)}
-            app = create_app(platform.settings(max_running=max_running), launchers or local, **arguments)
+            changes = {"runs_dir": runs_dir} if runs_dir else {}
+            app = create_app(platform.settings(max_running=max_running, **changes), launchers or local, **arguments)
             headers = {"authorization": f"Bearer {token}"} if token else {}
             return stack.enter_context(Client(app, headers=headers))
 

@@ -5,9 +5,11 @@ import sqlite3
 import time
 
 import httpx2
+import numpy as np
 import psutil
 import pytest
 from fastapi import FastAPI, Request
+from safetensors.numpy import save_file
 
 from trainer.jobs import deal
 
@@ -269,7 +271,7 @@ def write_checkpoint(platform, run_id, step, *, whole=True):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     if whole:
-        (folder / "model.safetensors").write_bytes(b"weights")
+        save_file({"w": np.zeros(4, np.float32)}, folder / "model.safetensors")
     return folder
 
 
@@ -292,7 +294,7 @@ def test_whole_checkpoints_are_listed_and_promoted_into_the_policy(start_trainer
 
     assert [entry["step"] for entry in listed] == [5, 20]
     assert promoted == {"step": 20, "path": str(folder), "version": "7"}
-    assert asked == [({"checkpoint": str(folder)}, "Bearer let-me-in")]
+    assert asked == [({"checkpoint": str(folder), "step": 20}, "Bearer let-me-in")]
     assert trainer.post(f"{RUNS}/{run_id}/checkpoints/40/promote").status_code == 404
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +11,10 @@ import httpx2
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import ConfigurationError, NotFound, UpstreamUnavailable
 from parallelsearch.schemas.training import Checkpoint, Promotion
+from trainer.exports import exports
 from trainer.jobs import JobBuilder
 from trainer.settings import TrainerSettings
 from trainer.store import Run
-
-_EXPORT = re.compile(r"(?:best_)?global_step(\d+)_hf")
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
@@ -27,10 +24,9 @@ class Checkpoints:
     transport: httpx2.AsyncBaseTransport | None = None
 
     def list(self, run: Run) -> list[Checkpoint]:
-        """Whole exports only, by step: a folder that is still being written has no weights or no config yet."""
-        folder = self.jobs.checkpoints(run.id, run.spec)
-        found = [(int(match[1]), path) for path in _folders(folder) if (match := _EXPORT.fullmatch(path.name))]
-        return [_describe(step, path) for step, path in sorted(found) if _is_whole(path)]
+        """Whole exports only, by step."""
+        found = exports(self.jobs.checkpoints(run.id, run.spec))
+        return [_describe(export.step, export.folder) for export in found if export.is_whole]
 
     async def promote(self, run: Run, step: int) -> Promotion:
         """Asks the policy service to serve a checkpoint.
@@ -48,21 +44,13 @@ class Checkpoints:
         async with client, named("policy"):
             response = await client.post(
                 "v1/policy/weights",
-                json={"checkpoint": found.path},
+                json={"checkpoint": found.path, "step": step},
                 headers={"authorization": f"Bearer {token.get_secret_value()}"},
             )
         answer = check(response, "policy").json()
         if not isinstance(answer, dict) or "version" not in answer:
             raise UpstreamUnavailable("The policy's answer to /v1/policy/weights names no version.")
         return Promotion(step=step, path=found.path, version=str(answer["version"]))
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-
-
-def _is_whole(path: Path) -> bool:
-    return (path / "config.json").is_file() and any((path / name).is_file() for name in WEIGHTS)
 
 
 def _describe(step: int, path: Path) -> Checkpoint:

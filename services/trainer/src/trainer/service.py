@@ -12,6 +12,7 @@ import structlog
 from parallelsearch.errors import InvalidInput, NotFound
 from parallelsearch.schemas.training import DryRun, LauncherName, ReinforcementSpec, RunState, SupervisedSpec
 from trainer.command import redacted
+from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
 from trainer.launchers.interface import Job, Launcher, LauncherUnavailable, LaunchRefused, Status
 from trainer.store import Run, Store, now
@@ -76,6 +77,7 @@ class TrainingRuns:
     def advance(self) -> None:
         """One round: asks the launchers about running runs, then starts queued ones in order while there is room."""
         for run in self.store.list(RunState.RUNNING):
+            drop_old(self.jobs.checkpoints(run.id, run.spec), run.spec.checkpoints.keep)
             self._refresh(run)
         for run in self.store.list(RunState.QUEUED):
             if self._has_room(run):
@@ -112,6 +114,8 @@ class TrainingRuns:
         except InvalidInput as error:
             job, status = None, Status(RunState.FAILED, error.detail)
         if status.state.is_final:
+            if job is not None:
+                drop_torn(self.jobs.checkpoints(run.id, run.spec))
             lines = self._last_lines(run, job) if job and status.state is RunState.FAILED else ()
             self.store.move(run, status.state, detail=status.detail, last_log_lines=lines)
 

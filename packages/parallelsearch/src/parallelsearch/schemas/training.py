@@ -112,7 +112,7 @@ class EvaluationSpec(WireModel):
 
 class CheckpointSpec(WireModel):
     every_steps: Positive = 20
-    keep: Positive = 3
+    keep: StrictInt = Field(default=3, ge=2, description="The last ones; the oldest goes before the next is written.")
     resume_from: Name | None = Field(default=None, description="The id of a run that broke off: goes on from its last checkpoint.")
 
 

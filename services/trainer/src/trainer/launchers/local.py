@@ -29,6 +29,7 @@ RAY = {
 }
 EXIT_CODE = "exit_code"
 MAX_READ = 1_000_000
+NO_SPACE = 1_000_000
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
 WRAPPER = 'set +e; "$@"; code=$?; echo $code > "$0.new" && mv "$0.new" "$0"; exit $code'
 
@@ -103,7 +104,7 @@ class LocalLauncher:
         try:
             code = int((job.folder / EXIT_CODE).read_text())
         except (OSError, ValueError):
-            return Status(RunState.FAILED, "The run's processes are gone without an exit code: they were killed.")
+            return Status(RunState.FAILED, f"The run's processes are gone without an exit code: {_why_gone(job.folder)}.")
         if code == 0:
             return Status(RunState.SUCCEEDED)
         return Status(RunState.FAILED, f"The run ended with exit code {code}.")
@@ -126,6 +127,12 @@ class LocalLauncher:
                 return file.read(MAX_READ)
         except FileNotFoundError:
             return b""
+
+
+def _why_gone(folder: Path) -> str:
+    """A full disk takes neither an exit code nor the end of a log."""
+    full = folder.is_dir() and shutil.disk_usage(folder).free < NO_SPACE
+    return f"the disk of {folder} is full" if full else "they were killed"
 
 
 def _leader(handle: str) -> psutil.Process | None:

@@ -1,0 +1,87 @@
+"""Models that a run leaves behind: torn ones are no checkpoint, old ones go, and a full disk takes no good one away."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from trainer.exports import drop_old, drop_torn, exports
+
+RUNS = "/v1/training-runs"
+
+
+def write(checkpoints, step):
+    folder = checkpoints / f"global_step{step}_hf"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    save_file({"w": np.arange(100, dtype=np.float32)}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("bytes_left", [0, 4, 8, 40, 487])
+def test_weights_that_end_early_are_not_whole(tmp_path, bytes_left):
+    weights = write(tmp_path, 1) / "model.safetensors"
+    assert exports(tmp_path)[0].is_whole
+    os.truncate(weights, bytes_left)
+
+    assert not exports(tmp_path)[0].is_whole
+
+
+def test_a_model_in_shards_is_whole_when_every_shard_is(tmp_path):
+    folder = write(tmp_path, 1)
+    index = {"weight_map": {"w": "model.safetensors", "v": "other.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not exports(tmp_path)[0].is_whole
+    save_file({"v": np.zeros(3, np.float32)}, folder / "other.safetensors")
+
+    assert exports(tmp_path)[0].is_whole
+
+
+def test_the_last_whole_ones_are_kept_by_number_of_step(tmp_path):
+    for step in (5, 20, 100):
+        write(tmp_path, step)
+    os.truncate(write(tmp_path, 120) / "model.safetensors", 10)
+    (tmp_path / "_actor").mkdir()
+    drop_old(tmp_path, 2)
+
+    assert [export.step for export in exports(tmp_path)] == [20, 100, 120]
+    drop_torn(tmp_path)
+    assert [export.step for export in exports(tmp_path)] == [20, 100]
+    assert (tmp_path / "_actor").is_dir()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_when_the_disk_fills_the_last_good_checkpoint_stays_and_the_run_says_why(start_trainer, platform, small_disk):
+    good = write(platform.folder / "good", 20)
+    platform.does(
+        f"""
+        set -e
+        cd "$TRAINER_RUN_FOLDER"
+        mkdir -p checkpoints/global_step40_hf
+        cp -r {good} checkpoints/
+        cp {good}/config.json checkpoints/global_step40_hf/
+        cp {good}/model.safetensors checkpoints/global_step40_hf/
+        truncate -s 40 checkpoints/global_step40_hf/model.safetensors
+        cat /dev/zero >> checkpoints/global_step40_hf/model.safetensors
+        """
+    )
+    trainer = start_trainer(runs_dir=small_disk / "runs")
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    run = trainer.wait(run_id, "failed")
+
+    assert "is full" in run["detail"]
+    assert [entry["step"] for entry in trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]] == [20]
