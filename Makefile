@@ -15,7 +15,7 @@ PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
 PYTEST := $(VENV_PYTHON) -m pytest
 SAMPLE := Who is older, Claude Monet or Camille Pissarro?
 
-.PHONY: help python run stop test evaluate lint lint-installed format test-e2e test-k8s test-web web setup-dev lock clean
+.PHONY: help python run stop test evaluate lint lint-installed format test-compose test-e2e test-k8s test-web web setup-dev lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -44,6 +44,9 @@ test: setup-dev ## Lint, types, import contracts, unit and integration tests
 
 test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
 	@$(PYTEST) -m e2e tests/e2e --timeout 900
+
+test-compose: setup-dev ## Build the images and run the platform in containers: up, load, crashes, down (needs a Docker engine)
+	@$(PYTEST) -m compose tests/compose
 
 test-k8s: setup-dev ## Manifests against schemas and a real API server (needs kubectl, etcd and kube-apiserver, or PARALLELSEARCH_KUBECONFIG)
 	@$(PYTEST) -m "k8s or not k8s" tests/deploy/test_kubernetes.py tests/deploy/test_manifest_names.py tests/deploy/test_api_server.py tests/trainer/test_kubernetes.py

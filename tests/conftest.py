@@ -1,11 +1,31 @@
-"""What tests of several folders share."""
+"""What tests of several folders share. Imports wait: some folders are run on machines that hold less than the whole environment."""
+
+import subprocess
+from pathlib import Path
 
 import pytest
-from kube_api_server import kube_api_server
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory):
     """Of a Kubernetes API server with all rights; see kube_api_server."""
+    from kube_api_server import kube_api_server
+
     with kube_api_server(tmp_path_factory.mktemp("kubernetes")) as path:
         yield path
+
+
+@pytest.fixture(scope="session")
+def openrlhf_sources():
+    """`openrlhf_sources(version)` is the folder of that wheel's Python files, fetched once into the git-ignored `.envs`."""
+    from trainer import environments
+
+    def find(version):
+        try:
+            return environments.sources(version, ROOT / environments.FOLDER)
+        except subprocess.CalledProcessError:
+            pytest.skip(f"OpenRLHF {version} is not there and cannot be fetched from the package index")
+
+    return find

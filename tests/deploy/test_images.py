@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,18 @@ def test_gpu_base_is_the_engine_that_is_pinned():
     assert pinned and f"vllm/vllm-openai:v{pinned[1]}" in BASES
 
 
-def test_the_gateway_does_without_what_its_image_leaves_out():
-    left_out = re.findall(r"pip [^&\n]* uninstall --yes (.*)", joined(ROOT / "services" / "gateway" / "Dockerfile"))[0].split()
-    program = f"import sys; sys.modules.update(dict.fromkeys({left_out!r})); import gateway.app, parallelsearch.cli.main"
+@pytest.mark.parametrize(
+    ("service", "used"),
+    [
+        ("gateway", "gateway.app, parallelsearch.cli.main"),
+        ("retriever", "retriever.app, retriever.commands, retriever.index.build, parallelsearch.cli.main"),
+        ("policy", "policy.serving"),
+    ],
+)
+def test_a_service_does_without_what_its_image_leaves_out(service, used):
+    commands = re.findall(r"pip [^&\n]* uninstall --yes ([^&\n]*)", joined(ROOT / "services" / service / "Dockerfile"))
+    left_out = {name for command in commands for name in command.split()}
+    assert left_out
+    modules = [module for module, owners in packages_distributions().items() if left_out & set(owners)]
+    program = f"import sys; sys.modules.update(dict.fromkeys({modules!r})); import {used}"
     subprocess.run([sys.executable, "-c", program], check=True)

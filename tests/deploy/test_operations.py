@@ -6,7 +6,7 @@ import yaml
 from deployed import ROOT, is_variable, rules
 
 TEXT = (ROOT / "docs" / "operations.md").read_text()
-BUILD_SETTINGS = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"}
+BUILD_SETTINGS = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PULL_IMAGES"}
 
 
 def test_variables_are_settings():

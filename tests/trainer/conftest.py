@@ -1,21 +1,17 @@
 """A trainer over real processes: where OpenRLHF would be started, a shell script of the test stands in."""
 
 import json
-import subprocess
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from parallelsearch.schemas.training import LauncherName
-from trainer import environments
 from trainer.app import create_app
 from trainer.launchers.local import LocalLauncher
 from trainer.settings import TrainerSettings
 
-ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "let-me-in"
 
 
@@ -87,16 +83,3 @@ def start_trainer(platform):
             return stack.enter_context(Client(app, headers=headers))
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def openrlhf_sources():
-    """`openrlhf_sources(version)` is the folder of that wheel's Python files, fetched once into the git-ignored `.envs`."""
-
-    def find(version):
-        try:
-            return environments.sources(version, ROOT / environments.FOLDER)
-        except subprocess.CalledProcessError:
-            pytest.skip(f"OpenRLHF {version} is not there and cannot be fetched from the package index")
-
-    return find
