@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from parallelsearch.rollout.types import Kind, StopReason
-from trainer.labels import Split
 from trainer.records import FOLDER, RolloutRecord
 
 ROLLOUTS = 16
@@ -24,7 +23,7 @@ def record(at, kind):
         time=time.time(),
         id=f"rollout-{at}",
         kind=kind,
-        split=Split.TRAIN,
+        split="train",
         stop_reason=StopReason.ANSWERED,
         reward=1.35 if matched else 0.45,
         learnt_reward=1.35 if matched else 0.45,
