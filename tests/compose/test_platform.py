@@ -1,6 +1,7 @@
 """From `docker compose up` to `down -v`: one platform, the tests in a person's order (make test-compose)."""
 
 import json
+import signal
 import time
 
 import httpx2
@@ -167,7 +168,9 @@ def crashed(compose, service, questions):
             wait_until_ready(compose)
         time.sleep(5)
         load.phase = "back"
-        time.sleep(5)
+        until = time.monotonic() + 90
+        while load.outcomes("back").total() < 2 and time.monotonic() < until:
+            time.sleep(0.5)
     down, back = dict(load.outcomes("down")), dict(load.outcomes("back"))
     compose.note(f"# {service}: healthy again after {took_s:.1f} s; answers asked meanwhile {down}, afterwards {back}")
     assert set(load.outcomes("back")) == {200}, load.bodies[-1:]
@@ -194,7 +197,8 @@ def test_a_clean_stop_finishes_what_was_accepted(compose, questions):
         _, took_s = compose("stop", "gateway")
     assert set(load.outcomes("")) == {200}
     compose.note(f"# gateway stopped in {took_s:.1f} s; answers in flight: {dict(load.outcomes(''))}")
-    assert compose.state("gateway")["ExitCode"] == 0
+    # uvicorn hands the signal on once it is done; 137 would be the end of Compose's patience.
+    assert compose.state("gateway")["ExitCode"] in (0, 128 + signal.SIGTERM)
     compose("start", "gateway")
     compose.wait_until_healthy("gateway")
 
