@@ -5,12 +5,12 @@ import pytest
 import redis
 
 from gateway.cache import SearchCache, cache_key
-from gateway.flights import Flights, IndexVersion
+from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
 from gateway.search import CachedSearch
 from parallelsearch.errors import RetrievalFailed
 from parallelsearch.rollout.interfaces import SearchBatch
-from parallelsearch.rollout.types import Passage, SubQueryResult
+from parallelsearch.rollout.types import EVERYWHERE, Passage, SubQueryResult
 
 
 class SlowRetriever:
@@ -19,7 +19,7 @@ class SlowRetriever:
     def __init__(self, delay_s=0.05):
         self.delay_s, self.batches, self.down = delay_s, [], False
 
-    async def search(self, queries, top_k):
+    async def search(self, queries, top_k, scope=EVERYWHERE):
         self.batches.append(list(queries))
         await asyncio.sleep(self.delay_s)
         if self.down:
@@ -31,8 +31,8 @@ class SlowRetriever:
 class Replica:
     def __init__(self, url, retriever, ttl_s=100):
         self.link = RedisLink(url, timeout_s=1)
-        version = IndexVersion()
-        version.fingerprint = "f1"
+        version = IndexVersions()
+        version.learn("", "f1")
         self.flights = Flights(SearchCache(self.link, ttl_s=ttl_s), retriever, version)
         self.search = CachedSearch(self.flights, retriever, version).search
 

@@ -29,7 +29,7 @@ def test_both_tools_are_listed_with_their_arguments(start_live):
     listed = talk(gateway, lambda client: client.list_tools())
     tools = {tool.name: tool for tool in listed.tools}
     assert set(tools) == {"search", "answer"}
-    assert set(tools["search"].input_schema["properties"]) == {"queries", "top_k"}
+    assert set(tools["search"].input_schema["properties"]) == {"queries", "top_k", "index"}
     assert tools["answer"].input_schema["required"] == ["question"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from parallelsearch.schemas.retrieval import IndexModel, PassageModel, RetrieveRequest, RetrieveResponse
+from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, PassageModel, RetrieveRequest, RetrieveResponse
 
 BOTH = "<think> both </think>\n\n<search> When was Claude Monet born? ## When was Camille Pissarro born? </search>"
 DONE = "<think> 1830 is before 1840 </think>\n\n<answer> Camille Pissarro </answer>"
@@ -95,16 +95,41 @@ def fake_policy(
     return app
 
 
-def fake_retriever(passages: Mapping[str, Sequence[tuple[str, str, str]] | int], *, fingerprint: str = "f1") -> FastAPI:
-    """A batch that holds a query filed as a number is answered as that HTTP status. Batches seen are in `app.state.batches`."""
+def fake_retriever(
+    passages: Mapping[str, Sequence[tuple[str, str, str]] | int], *, fingerprint: str = "f1", named: Sequence[str] = ()
+) -> FastAPI:
+    """A batch that holds a query filed as a number is answered as that HTTP status. Batches seen are in `app.state.batches`.
+
+    `named` indexes hold the same passages as documents: each is page 2 of a file of its id. What was asked of them is in
+    `app.state.scopes`.
+    """
     app = FastAPI()
     app.state.batches = []
+    app.state.scopes = []
+    app.state.named = list(named)
     app.state.fingerprint = fingerprint
 
-    def index():
+    def index(name=""):
         return IndexModel(
-            fingerprint=app.state.fingerprint, encoder="none", dimension=1, metric="inner_product", kind="flat", passages=2
+            fingerprint=app.state.fingerprint + name,
+            encoder="none",
+            dimension=1,
+            metric="inner_product",
+            kind="flat",
+            passages=2,
+            name=name or "default",
         )
+
+    if named:
+
+        @app.get("/v1/indexes")
+        async def indexes() -> IndexesModel:
+            return IndexesModel(indexes=[index(), *map(index, app.state.named)])
+
+    def passage(name, identifier, title, text):
+        about = {"source": f"{identifier}.pdf", "page": 2, "section": "Life"} if name else {}
+        url = f"https://example.org/{identifier}.pdf#page=2" if name else ""
+        return PassageModel(id=identifier, title=title, text=text, score=0.5, url=url, metadata=about)
 
     @app.get("/v1/index")
     async def describe() -> IndexModel:
@@ -113,13 +138,14 @@ def fake_retriever(passages: Mapping[str, Sequence[tuple[str, str, str]] | int],
     @app.post("/v1/retrieve")
     async def retrieve(body: RetrieveRequest):
         app.state.batches.append(body.queries)
+        app.state.scopes.append((body.index, body.filter.model_dump(exclude_defaults=True) if body.filter else None))
         for query in body.queries:
             if isinstance(passages.get(query), int):
                 return JSONResponse({"detail": "scripted"}, passages[query])
         rows = [
-            [PassageModel(id=i, title=t, text=x, score=0.5) for i, t, x in list(passages.get(query, ()))[: body.top_k]]
+            [passage(body.index, *each) for each in list(passages.get(query, ()))[: body.top_k]]
             for query in body.queries
         ]
-        return RetrieveResponse(results=rows, index=index())
+        return RetrieveResponse(results=rows, index=index(body.index or ""))
 
     return app

@@ -28,6 +28,25 @@ def test_markup_in_answers_sub_queries_and_passages_stays_text(new_page):
     assert page.evaluate("window.hacked") is None
 
 
+def test_a_citation_leads_to_file_and_page_and_a_hostile_file_name_stays_text(new_page):
+    page = new_page()
+    turn = {"action": {"type": "search", "queries": ["q"], "dropped": 0}, "observation": [{"query": "q", "passages": []}]}
+    about = {"title": "t", "turn": 0, "query": "q"}
+    citations = [
+        about | {"passage_id": "1", "source": SCRIPT_TAG, "url": "javascript:alert(1)"},
+        about | {"passage_id": "2", "source": "report.pdf", "page": 7, "url": "https://example.org/report.pdf#page=7"},
+    ]
+    trajectory = {"id": "x", "question": "q?", "turns": [turn], "answer": "a", "stop_reason": "answered", "citations": citations}
+    page.route("**/v1/answers/x", lambda route: route.fulfill(json=trajectory))
+    page.goto("/#/answers/x")
+    sources = page.locator(".sources .source")
+    expect(sources).to_have_text([SCRIPT_TAG, "report.pdf, page 7"])
+    links = page.locator(".sources a").evaluate_all("links => links.map(link => link.href)")
+    assert links == ["https://example.org/report.pdf#page=7"]
+    assert page.evaluate(ELEMENTS) == 0
+    assert page.evaluate("window.hacked") is None
+
+
 def test_right_to_left_text_does_not_turn_its_surroundings(new_page):
     page = new_page()
     ask(page, HOSTILE)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from parallelsearch.errors import RetrievalFailed
 from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, SearchBatch, Segment
-from parallelsearch.rollout.types import Passage, PolicyIdentity, SubQueryResult
+from parallelsearch.rollout.types import EVERYWHERE, Passage, PolicyIdentity, Scope, SubQueryResult
 
 
 class WordCounter:
@@ -61,7 +61,7 @@ class InMemoryRetriever:
         self.batches: list[tuple[str, ...]] = []
         """The queries of each search, as they came."""
 
-    async def search(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+    async def search(self, queries: Sequence[str], top_k: int, scope: Scope = EVERYWHERE) -> SearchBatch:
         self.batches.append(tuple(queries))
         results = tuple(self._one(query, top_k) for query in queries)
         if queries and all(result.failed for result in results):

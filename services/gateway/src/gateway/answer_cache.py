@@ -13,8 +13,8 @@ from gateway.redis_link import RedisLink
 from parallelsearch.rollout.types import PolicyIdentity, StopReason
 from parallelsearch.schemas.answers import AnswerRequest, TrajectoryModel
 
-KEY_VERSION = "1"
-WHAT_COUNTS = {"question", "top_k", "max_turns", "max_sub_queries", "mode", "model"}
+KEY_VERSION = "2"
+WHAT_COUNTS = {"question", "top_k", "max_turns", "max_sub_queries", "mode", "model", "filter"}
 
 
 class AnswerCache:

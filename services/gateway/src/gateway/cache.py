@@ -7,6 +7,7 @@ import random
 import unicodedata
 import zlib
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum, auto
 from typing import cast
 
@@ -14,14 +15,15 @@ import orjson
 from redis.asyncio import Redis
 
 from gateway.redis_link import RedisLink
-from parallelsearch.rollout.types import Passage
+from parallelsearch.rollout.types import Filter, Passage
 
-KEY_VERSION = "2"
+KEY_VERSION = "3"
 TTL_JITTER = 0.1
 COMPRESSION_LEVEL = 1
 CLAIM_MS = 2_000
 """A claim of a process that was killed ends by itself."""
 Passages = tuple[Passage, ...]
+NO_FILTER = Filter()
 
 
 def normalise(query: str) -> str:
@@ -29,15 +31,16 @@ def normalise(query: str) -> str:
     return " ".join(unicodedata.normalize("NFC", query).split())
 
 
-def cache_key(query: str, top_k: int, fingerprint: str) -> str:
+def cache_key(query: str, top_k: int, fingerprint: str, given: Filter = NO_FILTER) -> str:
     """`query` must be normalised. A new index has a new fingerprint, so nothing old is ever read again."""
-    digest = hashlib.sha256(query.encode()).hexdigest()
+    asked = query if given == NO_FILTER else orjson.dumps([query, asdict(given)]).decode()
+    digest = hashlib.sha256(asked.encode()).hexdigest()
     return f"parallelsearch:{KEY_VERSION}:{fingerprint}:{top_k}:{digest}"
 
 
 def _dump(passages: Passages) -> bytes:
     """Compressed rows. JSON spells a float with all its digits, so what is read is bit for bit what was written."""
-    return zlib.compress(orjson.dumps([(p.id, p.title, p.text, p.score, p.url) for p in passages]), COMPRESSION_LEVEL)
+    return zlib.compress(orjson.dumps([(p.id, p.title, p.text, p.score, p.url, p.metadata) for p in passages]), COMPRESSION_LEVEL)
 
 
 def _load(value: bytes) -> Passages | None:

@@ -30,15 +30,24 @@ CONDENSED_NOTICE = "The conversation was condensed into: {}"
 _CUT_SHORT = {StopReason.TURN_LIMIT, StopReason.CONTEXT_LIMIT}
 
 
+def of_model(name: str) -> tuple[str, str]:
+    """A model may name its index: `parallelsearch:NAME`."""
+    model, _, index = name.partition(":")
+    return model, index
+
+
 def answer_request(chat: ChatRequest, question: str) -> AnswerRequest:
     """What a chat asks for.
 
     Raises:
         ValidationError: the last user message is no question.
     """
+    model, index = of_model(chat.model)
     return AnswerRequest(
         question=question,
-        mode=MODES[chat.model],
+        mode=MODES[model],
+        index=index or chat.index,
+        filter=chat.filter,
         temperature=chat.temperature or 0.0,
         seed=chat.seed,
         stream=bool(chat.stream),

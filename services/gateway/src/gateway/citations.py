@@ -25,8 +25,24 @@ def cite(trajectory: Trajectory) -> list[Citation]:
         for result in turn.observation:
             passage = _most_likely(result, following, trajectory.answer)
             if passage is not None and passage.id not in cited:
-                cited[passage.id] = Citation(passage_id=passage.id, title=passage.title, turn=turn.index, query=result.query)
+                cited[passage.id] = _citation(passage, turn.index, result.query)
     return list(cited.values())
+
+
+def _citation(passage: Passage, turn: int, query: str) -> Citation:
+    """With the place in its document, where the passage is of one."""
+    about = passage.metadata
+    page = about.get("page")
+    return Citation(
+        passage_id=passage.id,
+        title=passage.title,
+        turn=turn,
+        query=query,
+        url=passage.url,
+        source=str(about.get("source", "")),
+        page=page if isinstance(page, int) else None,
+        section=str(about.get("section", "")),
+    )
 
 
 def _most_likely(result: SubQueryResult, following: str, answer: str) -> Passage | None:

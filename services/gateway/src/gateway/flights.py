@@ -10,22 +10,43 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway import metrics
 from gateway.cache import Claim, Passages, SearchCache, cache_key
 from parallelsearch.errors import RetrievalFailed
-from parallelsearch.rollout.interfaces import SearchBackend
-from parallelsearch.rollout.types import SubQueryResult
+from parallelsearch.rollout.interfaces import SearchBatch
+from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
 
 POLL_S = 0.01
 WAIT_FOR_OTHERS_S = 1.0
 
 
-class IndexVersion:
-    """The fingerprint that cache keys carry; the gateway keeps it as the retriever last told it."""
+class IndexVersions:
+    """The fingerprints that cache keys carry, by the name of the index (empty: the default one), as the retriever told them."""
 
     def __init__(self) -> None:
-        self.fingerprint = ""
+        self._known: dict[str, str] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._known)
+
+    def of(self, name: str) -> str:
+        """Empty where it is not known yet."""
+        return self._known.get(name, "")
+
+    def learn(self, name: str, fingerprint: str) -> None:
+        self._known[name] = fingerprint
+
+    def replace(self, known: Mapping[str, str]) -> None:
+        self._known = dict(known)
+
+
+class ScopedSearch(Protocol):
+    """A `SearchBackend` that may be told where to search."""
+
+    async def search(self, queries: Sequence[str], top_k: int, scope: Scope = EVERYWHERE) -> SearchBatch: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +59,12 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What makes two rows the same: the normalised query, top_k, and the index that is asked."""
+    """What makes two rows the same: the normalised query, top_k, and the index and the filter that are asked for."""
 
     query: str
     top_k: int
     fingerprint: str
+    scope: Scope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +80,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        return cache_key(self.wanted.query, self.wanted.top_k, self.wanted.fingerprint)
+        return cache_key(self.wanted.query, self.wanted.top_k, self.wanted.fingerprint, self.wanted.scope.filter)
 
 
 class Flights:
@@ -67,19 +89,20 @@ class Flights:
     A row lands before it is written to the cache, and is under way until it stands there, so that in between nobody searches again.
     """
 
-    def __init__(self, cache: SearchCache, retriever: SearchBackend, version: IndexVersion) -> None:
+    def __init__(self, cache: SearchCache, retriever: ScopedSearch, versions: IndexVersions) -> None:
         self._cache = cache
         self._retriever = retriever
-        self._version = version
+        self._versions = versions
         self._under_way: dict[Wanted, Row] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def join(self, queries: Iterable[str], top_k: int) -> dict[str, asyncio.Future[Landed]]:
+    def join(self, queries: Iterable[str], top_k: int, scope: Scope = EVERYWHERE) -> dict[str, asyncio.Future[Landed]]:
         """For each normalised query the row to come. The futures are shared: wait for them, do not cancel them."""
         rows: dict[str, asyncio.Future[Landed]] = {}
         new: list[Row] = []
+        fingerprint = self._versions.of(scope.index)
         for query in queries:
-            wanted = Wanted(query, top_k, self._version.fingerprint)
+            wanted = Wanted(query, top_k, fingerprint, scope)
             if wanted in self._under_way:
                 metrics.CACHE.labels("shared").inc()
             else:
@@ -124,7 +147,7 @@ class Flights:
             del self._under_way[row.wanted]
 
     async def _fetch(self, rows: Sequence[Row]) -> None:
-        if not self._version.fingerprint:
+        if not rows[0].wanted.fingerprint:
             await self._search(rows)
             return
         started = time.perf_counter()
@@ -160,11 +183,13 @@ class Flights:
         """One batch to the retriever for all; what it answers is cached under the index that answered."""
         fresh: dict[str, Passages] = {}
         try:
-            batch = await self._retriever.search([row.query for row in rows], rows[0].wanted.top_k)
-            self._version.fingerprint = batch.fingerprint or self._version.fingerprint
+            scope = rows[0].wanted.scope
+            batch = await self._retriever.search([row.query for row in rows], rows[0].wanted.top_k, scope)
+            if batch.fingerprint:
+                self._versions.learn(scope.index, batch.fingerprint)
             for row, result in zip(rows, batch.results, strict=True):
                 if not result.failed and batch.fingerprint:
-                    fresh[cache_key(row.query, row.wanted.top_k, batch.fingerprint)] = result.passages
+                    fresh[cache_key(row.query, row.wanted.top_k, batch.fingerprint, scope.filter)] = result.passages
                 self._land(row, Landed(result))
         except RetrievalFailed as error:
             self._land_failed(rows, error)

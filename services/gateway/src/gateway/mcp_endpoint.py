@@ -22,7 +22,7 @@ from parallelsearch.errors import ParallelSearchError
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.answers import AnswerRequest, Citation, Question, SearchRequest, SearchResponse
 from parallelsearch.schemas.base import WireModel
-from parallelsearch.schemas.retrieval import Query
+from parallelsearch.schemas.retrieval import IndexName, Query
 from servicekit.errors import render
 
 PATH = "/mcp"
@@ -64,20 +64,23 @@ class McpEndpoint:
             list[Query], Field(description="Independent queries; all are searched at the same time.", max_length=64)
         ],
         top_k: Annotated[int, Field(description="Passages per query.", ge=1, le=20)] = 3,
+        index: Annotated[IndexName | None, Field(description="The index that is searched; none: the default one.")] = None,
     ) -> SearchResponse:
         """Searches all queries at once and gives back the best passages of each."""
         with tool_errors():
-            return await self._answers.search(SearchRequest(queries=queries, top_k=top_k))
+            return await self._answers.search(SearchRequest(queries=queries, top_k=top_k, index=index))
 
     async def answer(
         self,
         context: Context[Any, Request],
         question: Annotated[Question, Field(description="A question, as simple or as many-sided as it is.")],
         mode: Annotated[Mode, Field(description="How sub-queries are searched.")] = Mode.PARALLEL,
+        index: Annotated[IndexName | None, Field(description="The index that is searched; none: the default one.")] = None,
     ) -> AnswerResult:
         """Answers a question from the corpus, decomposing it into sub-queries that are searched in parallel."""
         with tool_errors():
-            trajectory = await self._answers.answer(AnswerRequest(question=question, mode=mode), _caller(context).name)
+            request = AnswerRequest(question=question, mode=mode, index=index)
+            trajectory = await self._answers.answer(request, _caller(context).name)
         return AnswerResult(
             answer=trajectory.answer,
             stop_reason=trajectory.stop_reason.value,

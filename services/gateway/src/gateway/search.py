@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from gateway import metrics
 from gateway.cache import normalise
-from gateway.flights import Flights, IndexVersion
+from gateway.flights import Flights, IndexVersions, ScopedSearch
 from parallelsearch.errors import RetrievalFailed
-from parallelsearch.rollout.interfaces import SearchBackend, SearchBatch
+from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.observer import RolloutObserver
-from parallelsearch.rollout.types import SubQueryResult
+from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
 from parallelsearch.schemas.answers import CacheUse
 
 
@@ -22,19 +22,21 @@ class CachedSearch:
     def __init__(
         self,
         flights: Flights,
-        retriever: SearchBackend,
-        version: IndexVersion,
+        retriever: ScopedSearch,
+        versions: IndexVersions,
         use: CacheUse = "use",
         observer: RolloutObserver | None = None,
+        scope: Scope = EVERYWHERE,
     ) -> None:
         self._flights = flights
         self._retriever = retriever
-        self._version = version
+        self._versions = versions
+        self._scope = scope
         self._use = use
         self._observer = observer or RolloutObserver()
 
-    def for_request(self, use: CacheUse, observer: RolloutObserver | None = None) -> CachedSearch:
-        return CachedSearch(self._flights, self._retriever, self._version, use, observer)
+    def for_request(self, use: CacheUse, observer: RolloutObserver | None = None, scope: Scope = EVERYWHERE) -> CachedSearch:
+        return CachedSearch(self._flights, self._retriever, self._versions, use, observer, scope)
 
     async def search(self, queries: Sequence[str], top_k: int) -> SearchBatch:
         """Rows that are found stand even if the retriever fails for the rest, whose rows are then marked as failed.
@@ -47,7 +49,7 @@ class CachedSearch:
         places: dict[str, list[int]] = {}
         for position, query in enumerate(queries):
             places.setdefault(normalise(query), []).append(position)
-        coming = {future: places[query] for query, future in self._flights.join(places, top_k).items()}
+        coming = {future: places[query] for query, future in self._flights.join(places, top_k, self._scope).items()}
         known = {future for future in coming if future.done()}
         results: dict[int, SubQueryResult] = {}
         error = None
@@ -66,7 +68,7 @@ class CachedSearch:
                 error = landed.error or error
         if error is not None and all(result.failed for result in results.values()):
             raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
-        return SearchBatch(tuple(results[position] for position in range(len(queries))), self._version.fingerprint)
+        return SearchBatch(tuple(results[position] for position in range(len(queries))), self._versions.of(self._scope.index))
 
     def _put(
         self, found: SubQueryResult, positions: Sequence[int], queries: Sequence[str], results: dict[int, SubQueryResult]
@@ -78,7 +80,7 @@ class CachedSearch:
 
     async def _bypass(self, queries: Sequence[str], top_k: int) -> SearchBatch:
         metrics.CACHE.labels("bypass").inc(len(queries))
-        batch = await self._retriever.search([normalise(query) for query in queries], top_k)
+        batch = await self._retriever.search([normalise(query) for query in queries], top_k, self._scope)
         results = tuple(replace(result, query=query) for query, result in zip(queries, batch.results, strict=True))
         for position, result in enumerate(results):
             self._observer.sub_query_landed(position, result)

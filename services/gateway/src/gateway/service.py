@@ -28,9 +28,10 @@ from parallelsearch.errors import (
 from parallelsearch.rollout.observer import ObserverGroup, RolloutObserver
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
-from parallelsearch.rollout.types import Mode, StopReason, Trajectory
+from parallelsearch.rollout.types import Mode, Scope, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
 from parallelsearch.schemas.chat import ChatRequest
+from parallelsearch.schemas.retrieval import FilterModel, scope_of
 from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
 from servicekit.tracing import Tracing
 
@@ -49,7 +50,7 @@ class AnswerService:
         self._tracing = tracing
         self._settings = settings
         self._upstreams = upstreams
-        self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.version)
+        self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.versions)
         self._answers = AnswerCache(upstreams.redis, ttl_s=settings.answer_cache_ttl_s)
         self._places = Places(settings.max_in_flight, "answers", metrics.IN_FLIGHT)
         self._search_places = Places(settings.max_in_flight, "searches", metrics.SEARCHES_IN_FLIGHT)
@@ -70,11 +71,12 @@ class AnswerService:
             RetrievalFailed, UpstreamUnavailable, DeadlineExceeded: the rollout failed; the trajectory so far is in the extensions.
         """
         policy = self._upstreams.policy()
-        self._check_names(request, policy)
-        key = self._answers.key(request, policy.description.identity, self._upstreams.version.fingerprint)
+        _check_model(request, policy)
+        scope = await self._scope(request.index, request.filter)
+        key = self._answers.key(request, policy.description.identity, self._upstreams.versions.of(scope.index))
         if key is not None and (known := await self._answers.get(key)) is not None:
             return known.model_copy(update={"id": answer_id or new_id(), "detail": FROM_CACHE})
-        trajectory = await self._run(request, policy, self._observed(observer), answer_id or new_id())
+        trajectory = await self._run(request, scope, policy, self._observed(observer), answer_id or new_id())
         metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
         if self._store is not None:
@@ -85,7 +87,7 @@ class AnswerService:
         return wire
 
     async def _run(
-        self, request: AnswerRequest, policy: ConnectedPolicy, observer: RolloutObserver | None, answer_id: str
+        self, request: AnswerRequest, scope: Scope, policy: ConnectedPolicy, observer: RolloutObserver | None, answer_id: str
     ) -> Trajectory:
         rollout = RolloutRequest(
             id=answer_id,
@@ -95,7 +97,7 @@ class AnswerService:
             seed=request.seed,
             deadline_s=request.deadline_s,
         )
-        search = self._search.for_request(request.cache, observer)
+        search = self._search.for_request(request.cache, observer, scope)
         with self._places.one():
             return await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
 
@@ -108,8 +110,9 @@ class AnswerService:
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """The same batch search without a policy; an empty list of queries gives an empty list."""
+        scope = await self._scope(request.index, request.filter)
         with self._search_places.one():
-            batch = await self._search.for_request(request.cache).search(request.queries, request.top_k)
+            batch = await self._search.for_request(request.cache, scope=scope).search(request.queries, request.top_k)
         results = [
             SearchResult(
                 query=result.query,
@@ -128,13 +131,14 @@ class AnswerService:
         traced = TracingObserver(self._tracing.tracer, with_text=self._settings.trace_text)
         return ObserverGroup([traced, observer]) if observer else traced
 
-    def _check_names(self, request: AnswerRequest, policy: ConnectedPolicy) -> None:
-        served = (*MODES, policy.description.identity.model)
-        if request.model is not None and request.model not in served:
-            raise _unknown("model", request.model, served)
-        fingerprint = self._upstreams.version.fingerprint
-        if request.index not in {None, "default", fingerprint}:
-            raise _unknown("index", str(request.index), ("default", fingerprint))
+    async def _scope(self, index: str | None, given: FilterModel | None) -> Scope:
+        """Raises InvalidInput for an index that is not served."""
+        return scope_of(await self._upstreams.index_named(index) or None, given)
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The names of the indexes beside the default one."""
+        return tuple(name for name in self._upstreams.versions.names if name)
 
     def _rollout_settings(self, request: AnswerRequest, policy: ConnectedPolicy) -> RolloutSettings:
         description = policy.description
@@ -157,14 +161,16 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
+def _check_model(request: AnswerRequest, policy: ConnectedPolicy) -> None:
+    served = (*MODES, policy.description.identity.model)
+    if request.model is not None and request.model not in served:
+        message = f"{request.model!r} is not served here; there are: {', '.join(name for name in served if name)}"
+        raise InvalidInput(f"model: {message}", extensions={"errors": [{"field": "model", "message": message}]})
+
+
 def _mode(request: AnswerRequest) -> Mode:
     """The mode asked for; a model that is a way to search decides where the request leaves it open."""
     return MODES.get(request.model or "", Mode.PARALLEL) if request.mode is Mode.PARALLEL else request.mode
-
-
-def _unknown(field: str, given: str, known: tuple[str, ...]) -> InvalidInput:
-    message = f"{given!r} is not served here; there are: {', '.join(name for name in known if name)}"
-    return InvalidInput(f"{field}: {message}", extensions={"errors": [{"field": field, "message": message}]})
 
 
 FAILURES: dict[StopReason, tuple[type[ParallelSearchError], str]] = {

@@ -12,7 +12,7 @@ import structlog
 
 from gateway.breaker import CircuitBreaker
 from gateway.cache import SearchCache
-from gateway.flights import Flights, IndexVersion
+from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
 from gateway.settings import GatewaySettings
 from gateway.tracing import TracedTransport
@@ -20,7 +20,7 @@ from parallelsearch.clients.aiohttp_transport import AiohttpTransport
 from parallelsearch.clients.http import KEEP_ALIVE_S
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
 from parallelsearch.clients.retriever import RetrieverClient
-from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
+from parallelsearch.errors import InvalidInput, ParallelSearchError, UpstreamUnavailable
 from servicekit.health import Readiness
 from servicekit.tracing import Tracing
 
@@ -72,8 +72,9 @@ class Upstreams:
         )
         self.redis = RedisLink(settings.redis_url, timeout_s=settings.cache_timeout_s)
         self.cache = SearchCache(self.redis, ttl_s=settings.cache_ttl_s)
-        self.version = IndexVersion()
-        self.flights = Flights(self.cache, self.retriever, self.version)
+        self.versions = IndexVersions()
+        self.default_index = "default"
+        self.flights = Flights(self.cache, self.retriever, self.versions)
         self._policy: ConnectedPolicy | None = None
         self._policy_fault = "not asked yet"
         self._retriever_fault = "not asked yet"
@@ -124,11 +125,32 @@ class Upstreams:
 
     async def _ask_retriever(self) -> None:
         try:
-            index = await self.retriever.index()
-        except ParallelSearchError as error:
-            self._retriever_fault = error.detail
+            default, *named = await self.retriever.indexes()
+        except (ParallelSearchError, ValueError) as error:
+            self._retriever_fault = error.detail if isinstance(error, ParallelSearchError) else "The retriever serves no index."
             return
-        self.version.fingerprint, self._retriever_fault = index.fingerprint, ""
+        self.versions.replace({"": default.fingerprint} | {index.name: index.fingerprint for index in named})
+        self.default_index, self._retriever_fault = default.name, ""
+
+    async def index_named(self, name: str | None) -> str:
+        """The index that a request names, by its name or its fingerprint; empty for the default one.
+
+        For a name that is not known the retriever is asked anew.
+
+        Raises:
+            InvalidInput: it is not served.
+        """
+        if name in {None, "", "default", self.default_index}:
+            return ""
+        for last in (False, True):
+            for known in self.versions.names:
+                if name in {known, self.versions.of(known)}:
+                    return known
+            if not last:
+                await self._ask_retriever()
+        served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
+        message = f"{name!r} is not served here; there are: {served}"
+        raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
 
     async def _ask_policy(self) -> None:
         try:

@@ -52,3 +52,8 @@ export function tickLabel(ms: number, span: number): string {
   if (ms === 0) return "0";
   return span < 2000 ? `${Math.round(ms)} ms` : `${Number((ms / 1000).toFixed(2))} s`;
 }
+
+/** Where a passage stands: its file, and the page of it where there are pages. */
+export function placeInWords(source: string, page?: number | string | null): string {
+  return page ? `${source}, page ${page}` : source;
+}

@@ -8,6 +8,8 @@ export interface Passage {
   text: string;
   score: number;
   url?: string;
+  /** Of a document: `source`, `page`, `section`, `date`, and what the document says itself. */
+  metadata?: Record<string, string | number>;
 }
 
 export interface SubQueryResult {
@@ -54,6 +56,9 @@ export interface Citation {
   title: string;
   turn: number;
   query: string;
+  url?: string;
+  source?: string;
+  page?: number | null;
 }
 
 export interface Trajectory {

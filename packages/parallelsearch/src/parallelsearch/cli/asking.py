@@ -35,6 +35,12 @@ def checked(model: type[B], fields: Mapping[str, Any]) -> B:
         raise InvalidInput("; ".join(faults)) from None
 
 
+def within(index: str | None, source: str | None, after: str | None, before: str | None) -> dict[str, Any]:
+    """The fields that say where is searched."""
+    given = {name: value for name, value in (("source", source), ("after", after), ("before", before)) if value is not None}
+    return ({"index": index} if index is not None else {}) | ({"filter": given} if given else {})
+
+
 def call(url: str | None, request: Callable[[AnswersClient], Awaitable[A]]) -> A:
     """Makes one request, with a sign of life on a terminal while it lasts."""
 

@@ -14,6 +14,7 @@ from parallelsearch.cli.plain import clean, one_line, plain
 from parallelsearch.rollout.types import StopReason
 from parallelsearch.schemas.answers import (
     AnswerActionModel,
+    Citation,
     ObservationModel,
     SearchActionModel,
     SearchResult,
@@ -119,7 +120,15 @@ def draw_sources(console: Console, trajectory: TrajectoryModel) -> None:
     console.print(Text("Sources", "bold"))
     for citation in trajectory.citations:
         found_by = Text(f"  turn {citation.turn + 1}, {one_line(citation.query, 60)}", "dim")
-        console.print(Text(f"  • {clean(citation.title)} [{clean(citation.passage_id)}]") + found_by)
+        console.print(Text(f"  • {clean(citation.title)} [{one_line(place(citation), 200)}]") + found_by)
+        if citation.url:
+            console.print(Text(f"    {one_line(citation.url, 2_000)}", "dim"), soft_wrap=True)
+
+
+def place(citation: Citation) -> str:
+    """File and page, where the passage is of a document; else its id."""
+    page = f", page {citation.page}" if citation.page else ""
+    return f"{citation.source}{page}" if citation.source else citation.passage_id
 
 
 def totals(trajectory: TrajectoryModel) -> str:

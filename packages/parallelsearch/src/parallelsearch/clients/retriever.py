@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import httpx2
 import orjson
@@ -14,8 +15,8 @@ from pydantic import ValidationError
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import ParallelSearchError, RetrievalFailed, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import SearchBatch
-from parallelsearch.rollout.types import SubQueryResult
-from parallelsearch.schemas.retrieval import IndexModel, RetrieveResponse
+from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
+from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, RetrieveResponse, filter_to_wire
 from parallelsearch.schemas.trajectories import passage_from_wire
 
 NAME = "retriever"
@@ -46,21 +47,33 @@ class RetrieverClient:
         except ValidationError as error:
             raise UpstreamUnavailable("The retriever's answer to /v1/index is not an index description.") from error
 
-    async def search(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+    async def indexes(self) -> tuple[IndexModel, ...]:
+        """All that the retriever serves, the default one first; raises as `index` does."""
+        async with named(NAME):
+            response = await self._http.get("v1/indexes")
+        if response.status_code == 404:  # one that knows a single index
+            return (await self.index(),)
+        check(response, NAME)
+        try:
+            return tuple(IndexesModel.model_validate_json(response.content).indexes)
+        except ValidationError as error:
+            raise UpstreamUnavailable("The retriever's answer to /v1/indexes is not a list of indexes.") from error
+
+    async def search(self, queries: Sequence[str], top_k: int, scope: Scope = EVERYWHERE) -> SearchBatch:
         """One request for all; if it fails for a reason of its own, each query alone, so that one cannot fail the others."""
         if not queries:
             return SearchBatch(())
         try:
-            return await self._retrieve(queries, top_k)
+            return await self._retrieve(queries, top_k, scope)
         except ParallelSearchError as error:
             if len(queries) == 1 or _is_down(error):
                 raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
-        return await self._one_by_one(queries, top_k)
+        return await self._one_by_one(queries, top_k, scope)
 
-    async def _one_by_one(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+    async def _one_by_one(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
         async def alone(query: str) -> SearchBatch:
             try:
-                return await self._retrieve([query], top_k)
+                return await self._retrieve([query], top_k, scope)
             except ParallelSearchError:
                 return SearchBatch((SubQueryResult(query, failed=True),))
 
@@ -70,16 +83,16 @@ class RetrieverClient:
             raise RetrievalFailed("The retriever failed for every sub-query.", retry_after_s=2)
         return SearchBatch(results, next(batch.fingerprint for batch in batches if batch.fingerprint))
 
-    async def _retrieve(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+    async def _retrieve(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
         retrying = stamina.retry_context(on=UpstreamUnavailable, attempts=ATTEMPTS, wait_initial=0.05, wait_max=0.5, timeout=None)
         async for attempt in retrying:
             with attempt:
-                return await self._post(queries, top_k)
+                return await self._post(queries, top_k, scope)
         raise AssertionError("unreachable: the last attempt raises")
 
-    async def _post(self, queries: Sequence[str], top_k: int) -> SearchBatch:
+    async def _post(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
         started = time.perf_counter()
-        body = orjson.dumps({"queries": list(queries), "top_k": top_k})
+        body = orjson.dumps({"queries": list(queries), "top_k": top_k} | _scope_to_wire(scope))
         async with named(NAME):
             response = await self._http.post("v1/retrieve", content=body, headers=self._headers)
         check(response, NAME)
@@ -95,6 +108,13 @@ class RetrieverClient:
             for query, row in zip(queries, answer.results, strict=True)
         )
         return SearchBatch(tuple(results), answer.index.fingerprint)
+
+
+def _scope_to_wire(scope: Scope) -> dict[str, Any]:
+    """What the default leaves out."""
+    index = {"index": scope.index} if scope.index else {}
+    given = filter_to_wire(scope.filter)
+    return index | ({"filter": given.model_dump(exclude_defaults=True)} if given else {})
 
 
 def _is_down(error: ParallelSearchError) -> bool:

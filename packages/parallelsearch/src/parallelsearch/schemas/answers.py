@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from parallelsearch.rollout.types import Kind, Mode, StopReason
 from parallelsearch.schemas.base import NonBlankText, WireModel
-from parallelsearch.schemas.retrieval import MAX_TOP_K, PassageModel, Query
+from parallelsearch.schemas.retrieval import MAX_TOP_K, FilterModel, IndexName, PassageModel, Query
 
 MAX_QUESTION_CHARACTERS = 8_192
 Question = Annotated[NonBlankText, Field(max_length=MAX_QUESTION_CHARACTERS)]
@@ -24,7 +24,8 @@ class AnswerRequest(WireModel):
     max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
     mode: Mode = Mode.PARALLEL
     model: Annotated[str, Field(max_length=256)] | None = None
-    index: Annotated[str, Field(max_length=256)] | None = None
+    index: IndexName | None = Field(default=None, description="The index that is searched; null: the default one.")
+    filter: FilterModel | None = Field(default=None, description="Which documents count; null: all.")
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
     seed: StrictInt | None = Field(default=None, ge=0, le=2**31 - 1)
     deadline_s: float = Field(default=60.0, gt=0.0, le=600.0)
@@ -36,6 +37,8 @@ class SearchRequest(WireModel):
     queries: list[Query] = Field(max_length=256)
     top_k: StrictInt = Field(default=3, ge=1, le=MAX_TOP_K)
     cache: CacheUse = "use"
+    index: IndexName | None = None
+    filter: FilterModel | None = None
 
 
 class SearchResult(WireModel):
@@ -119,12 +122,16 @@ class IndexReference(WireModel):
 
 
 class Citation(WireModel):
-    """A passage that the answer rests on, and the turn and sub-query that found it."""
+    """A passage that the answer rests on, and the turn and sub-query that found it; of a document, where it stands there."""
 
     passage_id: str
     title: str
     turn: int
     query: str
+    url: str = ""
+    source: str = ""
+    page: int | None = None
+    section: str = ""
 
 
 class TrajectoryModel(WireModel):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from parallelsearch.schemas.answers import Citation
 from parallelsearch.schemas.base import CleanText, WireModel
+from parallelsearch.schemas.retrieval import FilterModel, IndexName
 
 MAX_MESSAGES = 1_000
 
@@ -50,6 +51,8 @@ class ChatRequest(Tolerant):
     n: Literal[1] | None = None
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
+    index: IndexName | None = None
+    filter: FilterModel | None = None
 
     @property
     def question(self) -> str:

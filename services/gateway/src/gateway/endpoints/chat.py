@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from gateway.chat import MODES, Conversation, answer_request
+from gateway.chat import MODES, Conversation, answer_request, of_model
 from gateway.dependencies import Answers, LimitedCaller, Settings, limited_caller
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import data_only, stream_response
@@ -71,9 +71,11 @@ async def complete(body: ChatRequest, request: Request, answers: Answers, settin
 
 
 @router.get("/models")
-async def models() -> ModelList:
-    """The models that can be asked: ways to search, over the one policy that is served."""
-    return ModelList(data=[ModelCard(id=name) for name in MODES])
+async def models(answers: Answers) -> ModelList:
+    """The models that can be asked: ways to search, over the one policy that is served; and the same for each index with a name."""
+    indexes = answers.indexes
+    names = [*MODES, *(f"{model}:{index}" for index in indexes for model in MODES)]
+    return ModelList(data=[ModelCard(id=name) for name in names])
 
 
 @router.get("/models/{model}", responses={404: ERRORS[404]})
@@ -90,7 +92,7 @@ async def _written(stream: AnswerStream, conversation: Conversation) -> AsyncIte
 
 
 def _check_model(model: str) -> None:
-    if model not in MODES:
+    if of_model(model)[0] not in MODES:
         fault = {"field": "model", "message": "is not served here"}
         raise NotFound(f"The model {model!r} is not served here; there are: {', '.join(MODES)}.", extensions={"errors": [fault]})
 

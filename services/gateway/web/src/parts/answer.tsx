@@ -1,7 +1,8 @@
 /** The answer on top, with numbered citations that jump to their passage. */
-import { stopInWords } from "../format";
+import { placeInWords, stopInWords } from "../format";
 import type { Trace } from "../trace";
 import type { Citation } from "../wire";
+import { Linked } from "./passages";
 
 /** From here on an answer is set as text, not as a headline. */
 const LONG = 90;
@@ -52,6 +53,7 @@ function Sources({ citations, onCite }: { citations: Citation[]; onCite: (citati
           <button type="button" class="link" onClick={() => onCite(citation)}>
             <bdi>{citation.title || citation.passage_id}</bdi>
           </button>
+          {citation.source && <Linked url={citation.url} words={placeInWords(citation.source, citation.page)} />}
           <span class="found-by">
             found by <bdi>{citation.query}</bdi>
           </span>

@@ -1,21 +1,27 @@
 /** Passages of one sub-query. Their text is text: never markup, and isolated from its surroundings' direction. */
+import { placeInWords } from "../format";
 import type { Lane } from "../trace";
 import type { Passage } from "../wire";
 
 /** Only where the address leads to the web; anything else is shown as words. */
-function Source({ passage }: { passage: Passage }) {
-  const link = /^https?:\/\//i.test(passage.url ?? "") ? passage.url : null;
+export function Linked({ url, words }: { url?: string; words: string }) {
+  const link = /^https?:\/\//i.test(url ?? "") ? url : null;
   return (
     <span class="source">
       {link ? (
         <a href={link} target="_blank" rel="noopener noreferrer">
-          <bdi>{passage.id}</bdi>
+          <bdi>{words}</bdi>
         </a>
       ) : (
-        <bdi>{passage.id}</bdi>
+        <bdi>{words}</bdi>
       )}
     </span>
   );
+}
+
+function Source({ passage }: { passage: Passage }) {
+  const { source, page } = passage.metadata ?? {};
+  return <Linked url={passage.url} words={source ? placeInWords(String(source), page) : passage.id} />;
 }
 
 export function Score({ value }: { value: number }) {

@@ -1,0 +1,74 @@
+"""Named indexes and filters through the gateway: searched where it is said, cached apart, cited by file and page."""
+
+import pytest
+from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
+
+MONET = "When was Claude Monet born?"
+
+
+@pytest.fixture
+def retriever():
+    return fake_retriever(PASSAGES, named=["mine"])
+
+
+@pytest.fixture
+def gateway(start_gateway, retriever):
+    return start_gateway(fake_policy([BOTH, DONE] * 4), retriever)
+
+
+def searched(gateway, **body):
+    response = gateway.post("/v1/search", json={"queries": [MONET], **body})
+    assert response.status_code == 200, response.text
+    return response.json()["results"][0]
+
+
+def test_an_answer_is_searched_in_the_named_index_and_cited_by_file_and_page(gateway, retriever):
+    given = {"source": "*.pdf", "after": "2024-01-01"}
+    trajectory = gateway.post("/v1/answers", json={"question": QUESTION, "index": "mine", "filter": given}).json()
+    assert trajectory["answer"].strip() == "Camille Pissarro"
+    assert retriever.state.scopes == [("mine", {"source": "*.pdf", "after": "2024-01-01T00:00:00+00:00"})]
+    assert trajectory["index"]["fingerprint"] == "f1mine"
+    first = trajectory["citations"][0]
+    assert (first["source"], first["page"], first["section"]) == ("monet-1.pdf", 2, "Life")
+    assert first["url"] == "https://example.org/monet-1.pdf#page=2"
+    assert trajectory["turns"][0]["observation"][0]["passages"][0]["metadata"]["page"] == 2
+
+
+def test_indexes_and_filters_are_cached_apart(gateway, retriever):
+    scopes = [{}, {"index": "mine"}, {"index": "mine", "filter": {"source": "a"}}, {"index": "mine", "filter": {"source": "b"}}]
+    for scope in scopes:
+        assert not searched(gateway, **scope)["cached"]
+        again = searched(gateway, **scope)
+        assert again["cached"]
+        assert bool(again["passages"][0]["metadata"]) is ("index" in scope)
+    assert len(retriever.state.scopes) == len(scopes)
+    assert searched(gateway, index="default")["cached"]
+    assert searched(gateway, index="f1mine")["cached"]
+
+
+def test_an_index_that_is_published_later_is_found_and_one_that_is_not_is_named(gateway, retriever):
+    refusal = gateway.post("/v1/search", json={"queries": ["x"], "index": "later"})
+    assert refusal.status_code == 422
+    assert "there are: default, mine" in refusal.json()["detail"]
+    assert refusal.json()["errors"][0]["field"] == "index"
+    retriever.state.named.append("later")
+    assert searched(gateway, index="later")["passages"]
+
+
+def test_openai_clients_name_an_index_in_the_model_or_beside_it(gateway, retriever):
+    names = [card["id"] for card in gateway.get("/v1/models").json()["data"]]
+    assert names == ["parallelsearch", "parallelsearch-sequential", "parallelsearch:mine", "parallelsearch-sequential:mine"]
+    messages = [{"role": "user", "content": QUESTION}]
+    for body in ({"model": "parallelsearch:mine"}, {"model": "parallelsearch", "index": "mine", "filter": {"source": "x"}}):
+        answer = gateway.post("/v1/chat/completions", json={"messages": messages, **body}).json()
+        assert answer["parallelsearch"]["citations"][0]["source"] == "monet-1.pdf"
+    assert [index for index, _ in retriever.state.scopes] == ["mine", "mine"]
+    refusal = gateway.post("/v1/chat/completions", json={"messages": messages, "model": "parallelsearch:other"})
+    assert refusal.status_code == 422
+    assert "there are: default, mine" in refusal.json()["error"]["message"]
+
+
+def test_a_filter_that_makes_no_sense_is_refused_and_names_its_field(gateway):
+    refusal = gateway.post("/v1/answers", json={"question": QUESTION, "filter": {"after": "yesterday"}})
+    assert refusal.status_code == 422
+    assert refusal.json()["errors"][0]["field"] == "filter.after"
