@@ -142,10 +142,7 @@ def fake_retriever(
         for query in body.queries:
             if isinstance(passages.get(query), int):
                 return JSONResponse({"detail": "scripted"}, passages[query])
-        rows = [
-            [passage(body.index, *each) for each in list(passages.get(query, ()))[: body.top_k]]
-            for query in body.queries
-        ]
+        rows = [[passage(body.index, *each) for each in list(passages.get(query, ()))[: body.top_k]] for query in body.queries]
         return RetrieveResponse(results=rows, index=index(body.index or ""))
 
     return app

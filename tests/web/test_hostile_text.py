@@ -30,7 +30,10 @@ def test_markup_in_answers_sub_queries_and_passages_stays_text(new_page):
 
 def test_a_citation_leads_to_file_and_page_and_a_hostile_file_name_stays_text(new_page):
     page = new_page()
-    turn = {"action": {"type": "search", "queries": ["q"], "dropped": 0}, "observation": [{"query": "q", "passages": []}]}
+    turn = {
+        "action": {"type": "search", "queries": ["q"], "dropped": 0},
+        "observation": [{"query": "q", "passages": [], "latency_ms": 1}],
+    }
     about = {"title": "t", "turn": 0, "query": "q"}
     citations = [
         about | {"passage_id": "1", "source": SCRIPT_TAG, "url": "javascript:alert(1)"},

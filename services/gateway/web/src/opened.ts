@@ -16,7 +16,15 @@ const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
 function passage(value: unknown): Passage {
   const from = fields(value) ?? {};
-  return { id: text(from.id), title: text(from.title), text: text(from.text), score: number(from.score), url: text(from.url) };
+  const about = fields(from.metadata) ?? {};
+  return {
+    id: text(from.id),
+    title: text(from.title),
+    text: text(from.text),
+    score: number(from.score),
+    url: text(from.url),
+    metadata: { source: text(about.source), page: number(about.page) },
+  };
 }
 
 function result(value: unknown): SubQueryResult {
@@ -87,7 +95,15 @@ export function asTrajectory(value: unknown): Trajectory {
     detail: text(from.detail),
     citations: list(from.citations).map((each) => {
       const cited = fields(each) ?? {};
-      return { passage_id: text(cited.passage_id), title: text(cited.title), turn: number(cited.turn), query: text(cited.query) };
+      return {
+        passage_id: text(cited.passage_id),
+        title: text(cited.title),
+        turn: number(cited.turn),
+        query: text(cited.query),
+        url: text(cited.url),
+        source: text(cited.source),
+        page: number(cited.page) || null,
+      };
     }),
   };
 }
