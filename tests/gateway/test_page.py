@@ -62,3 +62,12 @@ def test_examples_are_questions_of_every_kind(start_gateway):
     examples = start_gateway(fake_policy([]), fake_retriever({})).get("/v1/examples").json()["examples"]
     assert {example["kind"] for example in examples} == {"parallel", "sequential", "hybrid", "single"}
     assert all(example["question"].endswith("?") for example in examples)
+
+
+def test_the_documentation_s_page_may_run_only_scripts_of_this_host(start_gateway):
+    client = start_gateway(fake_policy([]), fake_retriever({}))
+    for path, inline in (("/docs", True), ("/openapi.json", False)):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert ("script-src 'self' 'unsafe-inline'" in policy) is inline
+        assert "http" not in policy

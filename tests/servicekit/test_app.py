@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from fastapi import Depends, FastAPI, Request
@@ -115,3 +116,13 @@ def test_metrics_count_requests_by_route_and_not_by_path(client):
 )
 def test_admin_routes_need_the_token(client, header, status):
     assert client.post("/admin", headers=header).status_code == status
+
+
+def test_the_documentation_loads_nothing_from_another_host(client):
+    page = client.get("/docs")
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text) + re.findall(r"url: '([^']+)'", page.text)
+    assert {path.rpartition(".")[2] for path in loaded} >= {"js", "css", "json"}
+    for path in loaded:
+        assert path.startswith("/"), path
+        assert client.get(path).status_code == 200, path
+    assert client.get("/redoc").status_code == 404

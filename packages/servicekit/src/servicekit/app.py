@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from servicekit import metrics
 from servicekit.errors import install_handlers
@@ -29,9 +30,9 @@ def create_app(
     """An application with request ids, problem+json, `/healthz`, `/readyz`, `/metrics` and `/docs`.
 
     `errors` is the base class whose instances are rendered as problems (see `servicekit.errors.Problem`); what `lifespan`
-    yields becomes `request.state` (starlette's typed state).
+    yields becomes `request.state` (starlette's typed state). The page at `/docs` brings its own scripts.
     """
-    app = FastAPI(title=title, version=version("parallelsearch"), description=description, lifespan=lifespan)
+    app = FastAPIOffline(title=title, version=version("parallelsearch"), description=description, lifespan=lifespan, redoc_url=None)
     app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
     install_handlers(app, errors)
     app.include_router(health_router(ready))
