@@ -110,8 +110,8 @@ def main() -> None:
         print(table)
         return
     note = (
-        "Targets: own time per turn p50 at most 3 ms at 1 in flight and 10 ms at 256; 1,000 in flight work. Own time holds "
-        "what the stand-ins take to read and to write, every wait for /tokenize, and what other work on the machine takes from all."
+        "Targets: own time per turn p50 at most 3 ms at 1 in flight and 10 ms at 256; 1,000 in flight work. Own time holds what "
+        "the stand-ins take to read and to write, the tokenising of observations, and what other work takes from the machine."
     )
     write_report("gateway_own_time", "Gateway: own time per turn", table, [asdict(run) for run in runs], note)
 

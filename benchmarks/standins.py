@@ -1,26 +1,36 @@
 """Stand-ins for policy and retriever that cost next to nothing and take a given time; each says how long it really took.
 
-    python benchmarks/standins.py policy|retriever PORT SECONDS
+    python benchmarks/standins.py policy|retriever PORT SECONDS [keep]
 
-The policy searches twice over in its first turn and answers in its second; the retriever finds three passages of 90 words for
-each query. What each held a request for stands in what it answers (`held=…`, in ms), so that a benchmark can take it off.
+The policy searches twice over in its first turn and answers in its second; the retriever finds three passages of 90 words of
+English (the demo corpus) for each query. The policy tokenises as the bundled one does and hands its tokenizer out;
+with `keep` it does not, so that `/tokenize` has to be asked. What each held a request for stands in what it answers (`held=…`, in
+ms), so that a benchmark can take it off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
-import json
+import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import orjson
 import uvicorn
+from tokenizers import Tokenizer
+
+from parallelsearch.demo import demo_file
+from policy.bundle import bundled_policy
+from policy.preparation import prepared_dir
+from policy.settings import CacheSettings
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-FIRST_CONTEXT_TOKENS = 350
-TEXT = " ".join(["passage"] * 90)
+FIRST_CONTEXT_TOKENS, PASSAGE_WORDS = 350, 90
+CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 INDEX = {
     "fingerprint": "stand-in", "encoder": "none", "dimension": 1, "metric": "inner_product",
     "kind": "flat", "passages": 3, "shards": 1, "built_at": "",
@@ -28,7 +38,7 @@ INDEX = {
 
 
 async def answer(send: Send, body: object, status: int = 200) -> None:
-    content = json.dumps(body).encode()
+    content = body if isinstance(body, bytes) else orjson.dumps(body)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
@@ -40,11 +50,23 @@ async def read(receive: Callable[[], Awaitable[dict[str, Any]]]) -> Any:
         message = await receive()
         parts.append(message.get("body", b""))
         if not message.get("more_body"):
-            return json.loads(b"".join(parts) or b"null")
+            return orjson.loads(b"".join(parts) or b"null")
 
 
-def policy(seconds: float) -> Any:
+def tokenizer_file() -> bytes:
+    """The bundled policy's tokenizer."""
+    path = prepared_dir(bundled_policy(), CacheSettings().models_dir) / "tokenizer.json"
+    if not path.exists():
+        raise SystemExit(f"{path} is missing; make it with: python -m policy prepare")
+    return path.read_bytes()
+
+
+def policy(seconds: float, *, keep: bool = False) -> Any:
     numbers = itertools.count()
+    content = tokenizer_file()
+    tokenizer = Tokenizer.from_buffer(content)
+    known = {"model": "stand-in", "version": "1", "context_length": 8_192, "layout": "labelled", "turn_tokens": 200}
+    known |= {} if keep else {"tokenizer": hashlib.sha256(content).hexdigest()}
 
     async def app(scope: dict[str, Any], receive: Any, send: Send) -> None:
         started = time.perf_counter()
@@ -62,13 +84,15 @@ def policy(seconds: float) -> Any:
                 choice = {"index": 0, "text": text, "token_ids": list(range(60)), "finish_reason": "stop"}
                 await answer(send, {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 60}})
             case "/tokenize":
-                text = body["prompt"] if "prompt" in body else body["messages"][0]["content"]
-                await answer(send, {"tokens": list(range(len(text) // 5)), "count": len(text) // 5})
+                text = body["prompt"] if "prompt" in body else CHAT.format(body["messages"][0]["content"])
+                tokens = tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+                await answer(send, {"tokens": tokens, "count": len(tokens)})
             case "/v1/models":
                 await answer(send, {"data": [{"id": "stand-in", "max_model_len": 8_192}]})
             case "/v1/policy":
-                known = {"model": "stand-in", "version": "1", "context_length": 8_192, "layout": "labelled", "turn_tokens": 200}
                 await answer(send, known)
+            case "/v1/policy/tokenizer" if not keep:
+                await answer(send, content)
             case _:
                 await answer(send, {}, 200 if scope["path"] == "/readyz" else 404)
 
@@ -77,6 +101,11 @@ def policy(seconds: float) -> Any:
 
 def retriever(seconds: float) -> Any:
     searched = 0
+    words = " ".join(orjson.loads(line)["text"] for line in demo_file("corpus.jsonl").open("rb")).split()
+
+    def passage() -> str:
+        start = random.randrange(len(words) - PASSAGE_WORDS)
+        return " ".join(words[start : start + PASSAGE_WORDS])
 
     async def app(scope: dict[str, Any], receive: Any, send: Send) -> None:
         nonlocal searched
@@ -89,8 +118,11 @@ def retriever(seconds: float) -> Any:
                 searched += len(body["queries"])
                 await asyncio.sleep(seconds)
                 held = f"held={(time.perf_counter() - started) * 1000:.2f}"
-                row = [{"id": str(i), "title": f"{held} title", "text": TEXT, "score": 0.5, "url": ""} for i in range(3)]
-                await answer(send, {"results": [row for _ in body["queries"]], "index": INDEX})
+                rows = [
+                    [{"id": str(i), "title": f"{held} title", "text": passage(), "score": 0.5, "url": ""} for i in range(3)]
+                    for _ in body["queries"]
+                ]
+                await answer(send, {"results": rows, "index": INDEX})
             case "/v1/index":
                 await answer(send, INDEX)
             case "/searched":
@@ -102,6 +134,6 @@ def retriever(seconds: float) -> Any:
 
 
 if __name__ == "__main__":
-    kind, port, seconds = sys.argv[1:]
-    app = {"policy": policy, "retriever": retriever}[kind](float(seconds))
+    kind, port, seconds, *keep = sys.argv[1:]
+    app = policy(float(seconds), keep=bool(keep)) if kind == "policy" else retriever(float(seconds))
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_config=None, access_log=False, lifespan="off", backlog=4_096)

@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import httpx2
@@ -67,6 +68,19 @@ async def test_the_policy_says_what_it_is(client: httpx2.AsyncClient) -> None:
         turn_tokens=200,
         special_tokens=["<|im_end|>", "<|im_start|>"],
     )
+
+
+async def test_the_tokenizer_is_handed_out_under_its_fingerprint(tmp_path: Path) -> None:
+    async with client_of(state_of(FakeEngine(tokenizer='{"model": "é"}')), tmp_path) as client:
+        described, handed_out = await client.get("/v1/policy"), await client.get("/v1/policy/tokenizer")
+    assert handed_out.json() == {"model": "é"}
+    assert described.json()["tokenizer"] == hashlib.sha256(handed_out.content).hexdigest()
+
+
+async def test_a_tokenizer_without_that_form_is_404(client: httpx2.AsyncClient) -> None:
+    async with client:
+        described, missing = await client.get("/v1/policy"), await client.get("/v1/policy/tokenizer")
+    assert (described.json()["tokenizer"], missing.status_code) == ("", 404)
 
 
 async def test_completions_carry_the_version_and_others_do_not(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Stand-ins for the two upstreams as ASGI applications: a vLLM-like policy that follows a script, and a retriever over a dict."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, PassageModel, RetrieveRequest, RetrieveResponse
 
@@ -29,12 +30,52 @@ def sse(chunks):
     yield "data: [DONE]\n\n"
 
 
+class Bytes:
+    """Tokens are bytes."""
+
+    file = None
+
+    def encode(self, text):
+        return list(text.encode())
+
+    def message(self, text):
+        return self.encode(f"<user>{text}<assistant>")
+
+    def decode(self, tokens):
+        return bytes(tokens).decode()
+
+
+class HandedOut(Bytes):
+    """A Hugging Face tokenizer, whose file the policy hands out; `file` may be another one's."""
+
+    def __init__(self, tokenizer, file=None):
+        self._tokenizer = tokenizer
+        self.file = (file or tokenizer).backend_tokenizer.to_str().encode()
+
+    def encode(self, text):
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def message(self, text):
+        messages = [{"role": "user", "content": text}]
+        return self.encode(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    def decode(self, tokens):
+        return self._tokenizer.decode(tokens)
+
+
 def fake_policy(
-    script: Sequence[Line], *, version: str = "7", own_routes: bool = True, tokenizes: bool = True, streams: bool = True
+    script: Sequence[Line],
+    *,
+    version: str = "7",
+    own_routes: bool = True,
+    tokenizes: bool = True,
+    streams: bool = True,
+    tokens: Bytes | None = None,
 ) -> FastAPI:
-    """Tokens are bytes. A line that is a number is answered as that HTTP status; contexts seen are in `app.state.contexts`."""
+    """A line that is a number is answered as that HTTP status; contexts seen are in `app.state.contexts`, texts in `.tokenized`."""
     app = FastAPI()
-    app.state.contexts = []
+    app.state.contexts, app.state.tokenized = [], []
+    tokens = tokens or Bytes()
 
     def next_line(context: str):
         app.state.contexts.append(context)
@@ -56,24 +97,31 @@ def fake_policy(
                 "layout": "labelled",
                 "turn_tokens": 300,
                 "special_tokens": ["<gh_stars>"],
-            }
+            } | ({"tokenizer": hashlib.sha256(tokens.file).hexdigest()} if tokens.file else {})
+
+        if tokens.file:
+
+            @app.get("/v1/policy/tokenizer")
+            async def tokenizer():
+                return Response(tokens.file, media_type="application/json")
 
     if tokenizes:
 
         @app.post("/tokenize")
         async def tokenize(request: Request):
             body = await request.json()
-            text = body["prompt"] if "prompt" in body else f"<user>{body['messages'][0]['content']}<assistant>"
-            return {"tokens": list(text.encode()), "count": len(text.encode())}
+            text = body["prompt"] if "prompt" in body else body["messages"][0]["content"]
+            app.state.tokenized.append(text)
+            return {"tokens": tokens.encode(text) if "prompt" in body else tokens.message(text)}
 
         @app.post("/v1/completions")
         async def completions(request: Request):
             body = await request.json()
             app.state.last = body
-            line = next_line(bytes(body["prompt"]).decode())
+            line = next_line(tokens.decode(body["prompt"]))
             if isinstance(line, int):
                 return JSONResponse({"error": {"message": "scripted"}}, line)
-            choice = {"text": line, "token_ids": list(line.encode()), "finish_reason": "stop"}
+            choice = {"text": line, "token_ids": tokens.encode(line), "finish_reason": "stop"}
             usage = {"completion_tokens": len(line.encode()), "prompt_tokens": len(body["prompt"])}
             if body.get("stream") and streams:
                 chunks = [{"choices": [{"index": 0, "text": chr(byte), "token_ids": [byte]}]} for byte in line.encode()]

@@ -28,6 +28,10 @@ class FakeEngine:
     rejects: set[str] = field(default_factory=set)
     loaded: list[str] = field(default_factory=list)
     wedged: bool = False
+    tokenizer: str | None = None
+
+    def tokenizer_json(self) -> str | None:
+        return self.tokenizer
 
     def tokens_processed(self) -> float:
         return self.tokens

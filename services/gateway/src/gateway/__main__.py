@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
 from parallelsearch.errors import ConfigurationError
@@ -11,6 +13,8 @@ from servicekit.settings import load
 
 
 def main() -> None:
+    # A text at a time is tokenised: handing it to a pool of threads takes longer than the work.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     settings = load(GatewaySettings)
     require_port(settings)
     for path, variable in ((settings.store_path, "GATEWAY_STORE_PATH"), (settings.trace_file, "TRACE_FILE")):

@@ -20,6 +20,7 @@ from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
 
 POLL_S = 0.01
 WAIT_FOR_OTHERS_S = 1.0
+WRITE_AFTER_S = 0.001
 
 
 class IndexVersions:
@@ -194,4 +195,6 @@ class Flights:
         except RetrievalFailed as error:
             self._land_failed(rows, error)
         finally:
+            # Whoever waits for these rows goes on first; they stay under way until they stand in the cache.
+            await asyncio.sleep(WRITE_AFTER_S)
             await self._cache.put(fresh, claimed=[row.key for row in rows])

@@ -15,6 +15,7 @@ from gateway.cache import SearchCache
 from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
 from gateway.settings import GatewaySettings
+from gateway.tokenizers import Tokenizers
 from gateway.tracing import TracedTransport
 from parallelsearch.clients.aiohttp_transport import AiohttpTransport
 from parallelsearch.clients.http import KEEP_ALIVE_S
@@ -75,6 +76,7 @@ class Upstreams:
         self.versions = IndexVersions()
         self.default_index = "default"
         self.flights = Flights(self.cache, self.retriever, self.versions)
+        self._tokenizers = Tokenizers()
         self._policy: ConnectedPolicy | None = None
         self._policy_fault = "not asked yet"
         self._retriever_fault = "not asked yet"
@@ -161,4 +163,5 @@ class Upstreams:
         self._policy_fault = ""
         if self._policy is None or description != self._policy.description:
             log.info("policy_connected", model=description.identity.model, version=description.identity.version)
-            self._policy = ConnectedPolicy(policy_client(self.policy_http, description), description)
+            local = await self._tokenizers.agreeing(self.policy_http, description)
+            self._policy = ConnectedPolicy(policy_client(self.policy_http, description, local), description)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import SecretStr
 
-from parallelsearch.errors import ParallelSearchError
+from parallelsearch.errors import NotFound, ParallelSearchError
 from parallelsearch.schemas.weights import PolicyInfo, WeightsRequest
 from policy.state import PolicyState
 from policy.weights import WeightChanger
@@ -24,6 +24,13 @@ def policy_router(state: PolicyState, changer: WeightChanger, admin_token: Secre
     async def policy() -> PolicyInfo:
         """Which policy is served, in which version, and how it wants to be asked."""
         return state.info()
+
+    @router.get("/v1/policy/tokenizer", tags=["policy"])
+    async def tokenizer() -> Response:
+        """The tokenizer as a `tokenizer.json`, for clients that make token ids themselves."""
+        if state.tokenizer is None:
+            raise NotFound("This model's tokenizer has no tokenizer.json. Use /tokenize.")
+        return Response(state.tokenizer.content, media_type="application/json")
 
     @router.post("/v1/policy/weights", tags=["policy"], dependencies=[Depends(admin)])
     async def change_weights(body: WeightsRequest) -> PolicyInfo:

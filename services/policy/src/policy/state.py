@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from parallelsearch.protocol.observations import Layout
@@ -21,6 +22,19 @@ class Served:
     turn_tokens: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenizerFile:
+    """The tokenizer as clients load it, and its SHA-256."""
+
+    content: bytes
+    fingerprint: str
+
+    @classmethod
+    def of(cls, engine: Engine) -> TokenizerFile | None:
+        text = engine.tokenizer_json()
+        return None if text is None else cls(text.encode(), hashlib.sha256(text.encode()).hexdigest())
+
+
 @dataclass(slots=True)
 class PolicyState:
     """Owned by the event loop. `version` rises with every change of weights; `step` is the training step they come from.
@@ -35,6 +49,10 @@ class PolicyState:
     step: int | None = None
     stalled: bool = False
     broken: str | None = None
+    tokenizer: TokenizerFile | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokenizer = TokenizerFile.of(self.engine)
 
     def failure(self) -> str | None:
         """Why nothing can be generated, or None."""
@@ -56,4 +74,5 @@ class PolicyState:
             layout=self.served.layout,
             turn_tokens=self.served.turn_tokens,
             special_tokens=list(self.engine.special_tokens()),
+            tokenizer=self.tokenizer.fingerprint if self.tokenizer else "",
         )

@@ -23,10 +23,14 @@ def create_client(
     return httpx2.AsyncClient(
         base_url=base_url.rstrip("/") + "/",
         timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
-        limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEEP_ALIVE_S),
+        limits=pool_limits(connections),
         transport=transport,
         trust_env=False,
     )
+
+
+def pool_limits(connections: int = 512) -> httpx2.Limits:
+    return httpx2.Limits(max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEEP_ALIVE_S)
 
 
 @asynccontextmanager

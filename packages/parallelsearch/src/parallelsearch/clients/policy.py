@@ -11,8 +11,10 @@ from typing import TypeVar
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from parallelsearch.clients.local_tokens import LocalTokens
 from parallelsearch.clients.policy_chat import ChatPolicyClient
 from parallelsearch.clients.policy_http import Json, PolicyHttp
+from parallelsearch.clients.policy_routes import tokenize_message
 from parallelsearch.clients.policy_tokens import TokenPolicyClient
 from parallelsearch.errors import NotFound, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.protocol.observations import Layout
@@ -40,8 +42,10 @@ class PolicyDescription:
     turn_tokens: int | None = None
     layout: Layout | None = None
     special_tokens: tuple[str, ...] = ()
-    tokenizes: bool = False
-    """Whether it has vLLM's `/tokenize`."""
+    tokenizer: str = ""
+    """Fingerprint of the tokenizer that it hands out; empty where it hands out none."""
+    message_tokens: tuple[int, ...] = ()
+    """What vLLM's `/tokenize` makes of one user message, in which a chat template shows; empty where there is no such route."""
 
 
 class _Tolerant(BaseModel):
@@ -65,6 +69,7 @@ class _OwnWords(_Tolerant):
     turn_tokens: int | None = Field(default=None, ge=1)
     layout: Layout | None = None
     special_tokens: list[str] = []
+    tokenizer: str = ""
 
 
 async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescription:
@@ -79,7 +84,7 @@ async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescript
             f"The policy serves {', '.join(models) or 'no model'}, not {model}: set POLICY_MODEL to one of them."
         )
     name = model or next(iter(models), "")
-    tokenizes = await _answers(http, "tokenize", {"model": name, "prompt": "a"})
+    message_tokens = await _message_tokens(http, name)
     try:
         own = _parsed(_OwnWords, "v1/policy", await http.get("v1/policy"))
     except ParallelSearchError as error:
@@ -87,7 +92,13 @@ async def describe_policy(http: PolicyHttp, model: str | None) -> PolicyDescript
             raise
         own = _OwnWords(context_length=models[name].max_model_len if name in models else None)
     return PolicyDescription(
-        PolicyIdentity(name, own.version), own.context_length, own.turn_tokens, own.layout, tuple(own.special_tokens), tokenizes
+        identity=PolicyIdentity(name, own.version),
+        context_tokens=own.context_length,
+        turn_tokens=own.turn_tokens,
+        layout=own.layout,
+        special_tokens=tuple(own.special_tokens),
+        tokenizer=own.tokenizer,
+        message_tokens=message_tokens,
     )
 
 
@@ -98,18 +109,18 @@ def _parsed(kind: type[M], path: str, body: Json) -> M:
         raise UpstreamUnavailable(f"The policy's answer to /{path} is not in the form that was expected.") from error
 
 
-async def _answers(http: PolicyHttp, path: str, body: Json) -> bool:
+async def _message_tokens(http: PolicyHttp, model: str) -> tuple[int, ...]:
     try:
-        await http.post(path, body)
+        return await tokenize_message(http, model, "a")
     except (NotFound, UpstreamUnavailable):
-        return False
-    return True
+        return ()
 
 
 PolicyClient = TokenPolicyClient | ChatPolicyClient
 
 
-def policy_client(http: PolicyHttp, description: PolicyDescription) -> PolicyClient:
-    """The client that fits what the server says of itself."""
-    kind = TokenPolicyClient if description.tokenizes else ChatPolicyClient
-    return kind(http, description.identity.model)
+def policy_client(http: PolicyHttp, description: PolicyDescription, local: LocalTokens | None = None) -> PolicyClient:
+    """The client that fits what the server says of itself; with `local` nothing is sent there to be tokenised."""
+    if description.message_tokens:
+        return TokenPolicyClient(http, description.identity.model, local)
+    return ChatPolicyClient(http, description.identity.model)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import orjson
-import stamina
 
-from parallelsearch.clients.http import check, create_client, named
+from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.rollout.types import PolicyIdentity
 
@@ -37,36 +36,35 @@ class PolicyHttp:
         self, base_url: str, *, timeout_s: float = 120.0, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None
     ) -> None:
         root = base_url.rstrip("/").removesuffix("/v1")
-        self._http = create_client(root, timeout_s=timeout_s, transport=transport)
-        self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+        headers = JSON_HEADERS | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+        self._wire = Wire(NAME, root, timeout_s=timeout_s, headers=headers, transport=transport)
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._wire.close()
 
     async def get(self, path: str) -> Json:
-        return _json((await self._send(self._http.build_request("GET", path, headers=self._headers))).content)
+        return _json((await self._tried(lambda: self._wire.send("GET", path))).content)
+
+    async def get_bytes(self, path: str) -> bytes:
+        return (await self._tried(lambda: self._wire.send("GET", path))).content
 
     async def post(self, path: str, body: Json) -> tuple[Json, httpx2.Headers]:
-        response = await self._send(self._http.build_request("POST", path, content=orjson.dumps(body), headers=self._headers))
+        content = orjson.dumps(body)
+        response = await self._tried(lambda: self._wire.send("POST", path, content))
         return _json(response.content), response.headers
 
     @asynccontextmanager
     async def stream(self, path: str, body: Json) -> AsyncIterator[Chunks]:
         """Asks for a stream, with the usage at its end; the request is aborted when the block is left early."""
         content = orjson.dumps(body | {"stream": True, "stream_options": {"include_usage": True}})
-        response = await self._send(self._http.build_request("POST", path, content=content, headers=self._headers), stream=True)
-        async with named(NAME), aclosing(response):
+        response = await self._tried(lambda: self._wire.open("POST", path, content))
+        async with self._wire.reading(response):
             yield Chunks(_chunks(response), response.headers)
 
-    async def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        """The answer, if it is a success. Tried again only where the server never began to answer."""
-        async for attempt in stamina.retry_context(on=_never_answered, attempts=2, wait_initial=0.05, wait_max=0.2):
-            with attempt:
-                async with named(NAME):
-                    response = await self._http.send(request, stream=stream)
-                    if stream and not response.is_success:
-                        await response.aread()
-        return check(response, NAME)
+    @staticmethod
+    async def _tried(work: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
+        """Tried again only where the server never began to answer."""
+        return await with_retries(work, on=_never_answered, attempts=2, wait_max_s=0.2)
 
 
 def _never_answered(error: Exception) -> bool:

@@ -9,30 +9,29 @@ from typing import Any
 
 import httpx2
 import orjson
-import stamina
 from pydantic import ValidationError
 
-from parallelsearch.clients.http import check, create_client, named
-from parallelsearch.errors import ParallelSearchError, RetrievalFailed, UpstreamUnavailable
+from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
+from parallelsearch.errors import NotFound, ParallelSearchError, RetrievalFailed, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
 from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, RetrieveResponse, filter_to_wire
 from parallelsearch.schemas.trajectories import passage_from_wire
 
 NAME = "retriever"
-ATTEMPTS = 3
+ATTEMPTS, LONGEST_WAIT_S = 3, 0.5
 
 
 class RetrieverClient:
     """Implements `SearchBackend` over HTTP. Searching changes nothing, so failures are tried again (with jitter)."""
 
     def __init__(self, base_url: str, *, timeout_s: float = 10.0, transport: httpx2.AsyncBaseTransport | None = None) -> None:
-        self._http = create_client(base_url, timeout_s=timeout_s, transport=transport)
         # The retriever drops what nobody waits for any more.
-        self._headers = {"content-type": "application/json", "x-deadline-ms": str(max(1, int(timeout_s * 1000)))}
+        headers = JSON_HEADERS | {"x-deadline-ms": str(max(1, int(timeout_s * 1000)))}
+        self._wire = Wire(NAME, base_url, timeout_s=timeout_s, headers=headers, transport=transport)
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._wire.close()
 
     async def index(self) -> IndexModel:
         """What the retriever serves.
@@ -40,8 +39,7 @@ class RetrieverClient:
         Raises:
             UpstreamUnavailable: it cannot be reached or answers badly.
         """
-        async with named(NAME):
-            response = check(await self._http.get("v1/index"), NAME)
+        response = await self._wire.send("GET", "v1/index")
         try:
             return IndexModel.model_validate_json(response.content)
         except ValidationError as error:
@@ -49,11 +47,10 @@ class RetrieverClient:
 
     async def indexes(self) -> tuple[IndexModel, ...]:
         """All that the retriever serves, the default one first; raises as `index` does."""
-        async with named(NAME):
-            response = await self._http.get("v1/indexes")
-        if response.status_code == 404:  # one that knows a single index
+        try:
+            response = await self._wire.send("GET", "v1/indexes")
+        except NotFound:  # one that knows a single index
             return (await self.index(),)
-        check(response, NAME)
         try:
             return tuple(IndexesModel.model_validate_json(response.content).indexes)
         except ValidationError as error:
@@ -84,18 +81,14 @@ class RetrieverClient:
         return SearchBatch(results, next(batch.fingerprint for batch in batches if batch.fingerprint))
 
     async def _retrieve(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
-        retrying = stamina.retry_context(on=UpstreamUnavailable, attempts=ATTEMPTS, wait_initial=0.05, wait_max=0.5, timeout=None)
-        async for attempt in retrying:
-            with attempt:
-                return await self._post(queries, top_k, scope)
-        raise AssertionError("unreachable: the last attempt raises")
+        return await with_retries(
+            lambda: self._post(queries, top_k, scope), on=_is_unavailable, attempts=ATTEMPTS, wait_max_s=LONGEST_WAIT_S
+        )
 
     async def _post(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
         started = time.perf_counter()
         body = orjson.dumps({"queries": list(queries), "top_k": top_k} | _scope_to_wire(scope))
-        async with named(NAME):
-            response = await self._http.post("v1/retrieve", content=body, headers=self._headers)
-        check(response, NAME)
+        response = await self._wire.send("POST", "v1/retrieve", body)
         latency_ms = (time.perf_counter() - started) * 1000
         try:
             answer = RetrieveResponse.model_validate_json(response.content)
@@ -115,6 +108,10 @@ def _scope_to_wire(scope: Scope) -> dict[str, Any]:
     index = {"index": scope.index} if scope.index else {}
     given = filter_to_wire(scope.filter)
     return index | ({"filter": given.model_dump(exclude_defaults=True)} if given else {})
+
+
+def _is_unavailable(error: Exception) -> bool:
+    return isinstance(error, UpstreamUnavailable)
 
 
 def _is_down(error: ParallelSearchError) -> bool:

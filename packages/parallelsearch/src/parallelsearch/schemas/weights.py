@@ -23,6 +23,8 @@ class PolicyInfo(WireModel):
     turn_tokens: int | None = None
     special_tokens: list[str] = []
     """What must not stand in passages or questions, since the tokenizer would read it as control tokens."""
+    tokenizer: str = ""
+    """SHA-256 of what `GET /v1/policy/tokenizer` answers; empty where the tokenizer cannot be handed out."""
 
 
 class WeightsRequest(WireModel):

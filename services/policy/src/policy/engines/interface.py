@@ -41,6 +41,10 @@ class Engine(Protocol):
         """The tokenizer's special tokens as text."""
         ...
 
+    def tokenizer_json(self) -> str | None:
+        """The tokenizer in the form of a `tokenizer.json`; None where it has no such form."""
+        ...
+
     async def probe(self) -> None:
         """Generates one token, to show that it can.
 

@@ -66,6 +66,10 @@ class VllmEngine:
         added = self._client.get_tokenizer().added_tokens_decoder.values()
         return [token.content for token in added if token.special]
 
+    def tokenizer_json(self) -> str | None:
+        backend = getattr(self._client.get_tokenizer(), "backend_tokenizer", None)
+        return None if backend is None else str(backend.to_str())
+
     async def probe(self) -> None:
         prompt = TokensPrompt(prompt_token_ids=[1])
         sampling = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True, logprobs=0)

@@ -1,0 +1,42 @@
+"""The tokenizers that policies hand out, loaded once each."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from tokenizers import Tokenizer
+
+from parallelsearch.clients.local_tokens import LocalTokens, agreeing_tokens, fetch_tokenizer
+from parallelsearch.clients.policy import PolicyDescription, PolicyHttp
+from parallelsearch.errors import ParallelSearchError
+
+log = structlog.get_logger(__name__)
+
+
+class Tokenizers:
+    """Holds the last tokenizer by its fingerprint: replicas and versions of one model share it."""
+
+    def __init__(self) -> None:
+        self._held: tuple[str, Tokenizer] | None = None
+        self._loading = asyncio.Lock()
+
+    async def agreeing(self, http: PolicyHttp, description: PolicyDescription) -> LocalTokens | None:
+        """The policy's tokenizer, where it hands one out that gives the ids that the policy gives."""
+        if not description.tokenizer or not description.message_tokens:
+            return None
+        try:
+            tokenizer = await self._tokenizer(http, description.tokenizer)
+            local = await agreeing_tokens(http, description.identity.model, tokenizer)
+        except ParallelSearchError as error:
+            log.warning("tokenizer_not_loaded", error=error.detail)
+            return None
+        if local is None:
+            log.warning("tokenizer_disagrees", tokenizer=description.tokenizer)
+        return local
+
+    async def _tokenizer(self, http: PolicyHttp, fingerprint: str) -> Tokenizer:
+        async with self._loading:
+            if self._held is None or self._held[0] != fingerprint:
+                self._held = (fingerprint, await fetch_tokenizer(http))
+            return self._held[1]

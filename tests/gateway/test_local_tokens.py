@@ -1,0 +1,56 @@
+import byte_tokenizer
+import pytest
+from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, HandedOut, fake_policy, fake_retriever
+from tokenizers import normalizers, pre_tokenizers
+
+TOKENIZER = byte_tokenizer.make()
+
+
+def lowercasing():
+    tokenizer = byte_tokenizer.make()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    return tokenizer
+
+
+def with_prefix_space():
+    tokenizer = byte_tokenizer.make()
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    return tokenizer
+
+
+def contexts_of(start_gateway, **options):
+    """The token ids of each generation of one answer, and the texts that went to `/tokenize` for it."""
+    policy = fake_policy([BOTH, DONE], **options)
+    seen = []
+
+    async def watched(scope, receive, send):
+        await policy(scope, receive, send)
+        if scope["path"] == "/v1/completions":
+            seen.append(policy.state.last["prompt"])
+
+    client = start_gateway(watched, fake_retriever(PASSAGES), upstream_refresh_s=60.0)
+    policy.state.tokenized.clear()
+    assert client.post("/v1/answers", json={"question": QUESTION}).json()["answer"] == "Camille Pissarro"
+    return seen, policy.state.tokenized
+
+
+def test_with_the_policy_s_tokenizer_no_text_travels_and_the_ids_are_the_same(start_gateway):
+    here, asked = contexts_of(start_gateway, tokens=HandedOut(TOKENIZER))
+    there, needed = contexts_of(start_gateway, tokens=HandedOut(TOKENIZER), own_routes=False)
+    assert here == there
+    assert len(here) == 2
+    assert (asked, len(needed)) == ([], 2)
+
+
+@pytest.mark.parametrize("other", [lowercasing(), with_prefix_space()])
+def test_a_tokenizer_that_disagrees_with_the_policy_is_not_used(start_gateway, other):
+    here, asked = contexts_of(start_gateway, tokens=HandedOut(TOKENIZER, file=other))
+    assert len(asked) == 2
+    assert here[0] == HandedOut(TOKENIZER).message(asked[0])
+
+
+def test_what_is_no_tokenizer_is_not_used(start_gateway):
+    tokens = HandedOut(TOKENIZER)
+    tokens.file = b'{"model": "none"}'
+    _, asked = contexts_of(start_gateway, tokens=tokens)
+    assert len(asked) == 2
