@@ -1,6 +1,8 @@
 """Named indexes and filters through the gateway: searched where it is said, cached apart, cited by file and page."""
 
+import httpx2
 import pytest
+from fastapi import Request
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 
 MONET = "When was Claude Monet born?"
@@ -72,3 +74,26 @@ def test_a_filter_that_makes_no_sense_is_refused_and_names_its_field(gateway):
     refusal = gateway.post("/v1/answers", json={"question": QUESTION, "filter": {"after": "yesterday"}})
     assert refusal.status_code == 422
     assert refusal.json()["errors"][0]["field"] == "filter.after"
+
+
+def test_uploads_pass_through_with_token_and_body_up_to_their_own_limit(start_live):
+    retriever = fake_retriever(PASSAGES, named=["mine"])
+    seen = []
+
+    @retriever.post("/v1/indexes/{name}/documents", status_code=202)
+    async def upload(name: str, request: Request):
+        seen.append((name, request.headers["authorization"], request.headers["content-type"], len(await request.body())))
+        return {"name": name}
+
+    headers = {"authorization": "Bearer admin"}
+    with httpx2.Client(base_url=start_live(fake_policy([]), retriever, max_upload_bytes=1_000_000).url, timeout=30) as gateway:
+        response = gateway.post("/v1/indexes/mine/documents", files={"files": ("a.txt", b"x" * 600_000)}, headers=headers)
+        assert (response.status_code, response.json()) == (202, {"name": "mine"})
+        (name, token, kind, size), *_ = seen
+        assert (name, token, kind.split(";")[0], size > 600_000) == ("mine", "Bearer admin", "multipart/form-data", True)
+        large = {"files": ("a.txt", b"x" * 1_100_000)}
+        assert gateway.post("/v1/indexes/mine/documents", files=large, headers=headers).status_code == 413
+        assert len(seen) == 1
+        assert gateway.post("/v1/search", content=b"x" * 600_000).status_code == 413
+        assert gateway.get("/v1/indexes").json()["indexes"][1]["name"] == "mine"
+        assert gateway.get("/v1/indexes/mine/%2e%2e/x").status_code == 404

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from typing import Any
@@ -25,15 +25,17 @@ def create_app(
     lifespan: Lifespan | None = None,
     ready: Probe = always_ready,
     max_body_bytes: int = 1_000_000,
+    larger_bodies: Mapping[str, int] | None = None,
     description: str = "",
 ) -> FastAPI:
     """An application with request ids, problem+json, `/healthz`, `/readyz`, `/metrics` and `/docs`.
 
     `errors` is the base class whose instances are rendered as problems (see `servicekit.errors.Problem`); what `lifespan`
-    yields becomes `request.state` (starlette's typed state). The page at `/docs` brings its own scripts.
+    yields becomes `request.state` (starlette's typed state). `larger_bodies` are the limits of paths by prefix, where they have
+    their own. The page at `/docs` brings its own scripts.
     """
     app = FastAPIOffline(title=title, version=version("parallelsearch"), description=description, lifespan=lifespan, redoc_url=None)
-    app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
+    app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes, larger_bodies=larger_bodies)
     install_handlers(app, errors)
     app.include_router(health_router(ready))
     app.include_router(metrics.router)

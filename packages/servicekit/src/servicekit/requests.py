@@ -6,6 +6,7 @@ Plain ASGI, so that streaming answers and disconnects pass through untouched.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -22,9 +23,14 @@ QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 class RequestMiddleware:
     """Outermost layer; answers carry the request id in `X-Request-Id`."""
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_body_bytes: int, larger_bodies: Mapping[str, int] | None = None) -> None:
         self.app = app
         self.max_body_bytes = max_body_bytes
+        self.larger_bodies = larger_bodies or {}
+
+    def _limit(self, path: str) -> int:
+        """The limit of a path: that of a prefix which has its own, else the common one."""
+        return next((limit for prefix, limit in self.larger_bodies.items() if path.startswith(prefix)), self.max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,7 +58,7 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, BodyLimit(receive, self.max_body_bytes), send_tagged)
+            await self.app(scope, BodyLimit(receive, self._limit(scope["path"])), send_tagged)
         except Exception as error:
             if headers_sent:
                 raise

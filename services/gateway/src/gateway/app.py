@@ -11,7 +11,7 @@ from fastapi.middleware.cors import CORSMiddleware
 
 from gateway.auth import Authenticator, Caller, load_keys
 from gateway.dependencies import State
-from gateway.endpoints import answers, chat, stored, training
+from gateway.endpoints import answers, chat, indexes, stored, training
 from gateway.endpoints.examples import examples_router
 from gateway.endpoints.page import page_router
 from gateway.headers import SecurityHeaders
@@ -27,6 +27,7 @@ from servicekit.app import create_app as create_service
 from servicekit.tracing import TraceMiddleware, Tracing
 
 DESCRIPTION = "Answers questions by decomposing them into sub-queries and searching these in parallel."
+UPLOAD_TIMEOUT_S = 120.0
 
 
 def create_app(settings: GatewaySettings, transports: Transports = REAL) -> FastAPI:
@@ -41,6 +42,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         limiter=Limiter(upstreams.redis),
         store=store,
         trainer=create_client(settings.trainer_url, timeout_s=settings.trainer_timeout_s, transport=transports.trainer),
+        indexes=create_client(settings.retriever_url, timeout_s=UPLOAD_TIMEOUT_S, transport=transports.retriever),
     )
 
     mcp = McpEndpoint(settings, state["answers"], state["authenticator"], state["limiter"])
@@ -51,6 +53,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
             stack.push_async_callback(asyncio.to_thread, tracing.close)
             await stack.enter_async_context(upstreams.kept_fresh())
             stack.push_async_callback(state["trainer"].aclose)
+            stack.push_async_callback(state["indexes"].aclose)
             await stack.enter_async_context(mcp.running())
             if store is not None:
                 await stack.enter_async_context(store.open())
@@ -62,9 +65,10 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         lifespan=lifespan,
         ready=upstreams.readiness,
         max_body_bytes=settings.max_body_bytes,
+        larger_bodies={f"{indexes.PREFIX}/": settings.max_upload_bytes},
         description=DESCRIPTION,
     )
-    for router in (answers.router, stored.router, chat.router, training.router, examples_router(), page_router()):
+    for router in (answers.router, stored.router, chat.router, training.router, indexes.router, examples_router(), page_router()):
         app.include_router(router)
     app.router.routes.append(mcp.route)
     app.add_middleware(SecurityHeaders)

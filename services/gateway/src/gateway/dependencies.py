@@ -32,6 +32,7 @@ class State(TypedDict):
     limiter: Limiter
     store: TrajectoryStore | None
     trainer: httpx2.AsyncClient
+    indexes: httpx2.AsyncClient
 
 
 async def answer_service(request: Request) -> AnswerService:

@@ -39,6 +39,8 @@ class GatewaySettings(ServiceSettings):
     """0 keeps no answers."""
     max_in_flight: int = Field(default=512, ge=1)
     max_body_bytes: int = Field(default=256_000, ge=1_000)
+    max_upload_bytes: int = Field(default=64_000_000, ge=1_000)
+    """Of one upload of documents, which the retriever limits as well."""
     upstream_refresh_s: float = Field(default=5.0, gt=0)
     auth: Literal["on", "off"] = Field(default="on", validation_alias=AliasChoices("AUTH", "GATEWAY_AUTH"))
     """`off` lets anybody in who can reach the port. `on` needs keys, or loopback alone."""

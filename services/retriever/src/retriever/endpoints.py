@@ -23,6 +23,7 @@ from parallelsearch.schemas.retrieval import (
 )
 from parallelsearch.schemas.wire_retrieve import WireRetrieveRequest, WireRetrieveResponse
 from retriever.batcher import Timings
+from retriever.documents.jobs import DocumentJobs
 from retriever.service import Retrieved, Retriever
 from servicekit.auth import require_admin
 from servicekit.bodies import body_schema, read_body
@@ -64,6 +65,7 @@ class State(TypedDict):
     """What the lifespan yields: the typed state of every request."""
 
     retriever: Retriever
+    jobs: DocumentJobs
     default_top_k: int
     admin_token: SecretStr | None
 

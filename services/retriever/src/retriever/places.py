@@ -41,11 +41,11 @@ class IndexPlaces:
         if self.root is None or not self.root.is_dir():
             return []
         found = sorted(path.parent.name for path in self.root.glob(f"*/{MANIFEST_FILE}"))
-        return [name for name in found if NAME.fullmatch(name) and not (self._default_is_named and name == self.default.name)]
+        return [name for name in found if NAME.fullmatch(name) and name != self.default_name]
 
     def folder(self, name: str) -> Path:
         """Raises InvalidInput for a name that is none, or where there are no named indexes."""
-        if not name or (self._default_is_named and name == self.default.name):
+        if not name or name == self.default_name:
             return self.default
         if self.root is None or not NAME.fullmatch(name):
             raise InvalidInput(f"index: {name!r} is no name of an index here.")

@@ -48,7 +48,7 @@ class Retriever:
         Raises:
             ConfigurationError, IndexMismatch: as `open_index`; also if the default index does not serve the default method.
         """
-        self._places, self._cached_queries, self._default_method = places, cached_queries, default_method
+        self.places, self._cached_queries, self._default_method = places, cached_queries, default_method
         self._watch_s = watch_s
         self._watching: asyncio.Task[None] | None = None
         self._served: dict[str, Served] = {}
@@ -66,7 +66,7 @@ class Retriever:
 
     def _open_at_start(self, name: str) -> None:
         try:
-            self._put(name, self._places.open(name, self._encoders()))
+            self._put(name, self.places.open(name, self._encoders()))
         except ConfigurationError as error:
             self.faults[name] = error.detail
             log.warning("index_not_opened", index=name, detail=error.detail)
@@ -93,7 +93,10 @@ class Retriever:
         return IndexesModel(indexes=[self.describe(name) for name in self._served], faults=self.faults)
 
     def describe(self, name: str) -> IndexModel:
-        return describe(self._served[self.known(name)].index.manifest, name or self._places.default_name)
+        return describe(self._served[self.known(name)].index.manifest, name or self.places.default_name)
+
+    def serves(self, name: str) -> bool:
+        return name in {"default", self.places.default_name} or name in self._served
 
     def known(self, name: str) -> str:
         """The name under which an index is served: empty for the default one.
@@ -101,10 +104,10 @@ class Retriever:
         Raises:
             InvalidInput: there is none of that name.
         """
-        if name in {"", "default", self._places.default_name}:
+        if name in {"", "default", self.places.default_name}:
             return ""
         if name not in self._served:
-            names = ", ".join([self._places.default_name, *(each for each in self._served if each)])
+            names = ", ".join([self.places.default_name, *(each for each in self._served if each)])
             fault = f" It cannot be opened: {self.faults[name]}" if name in self.faults else ""
             message = f"{name!r} is not served here; there are: {names}.{fault}"
             raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
@@ -171,15 +174,19 @@ class Retriever:
         """
         if self._reloading.locked():
             raise Overloaded("An index is being loaded already. Ask again when it is done.", retry_after_s=5)
+        return await self.reload_in_turn(name)
+
+    async def reload_in_turn(self, name: str) -> bool:
+        """The same behind a reload that runs."""
         async with self._reloading:
-            return await self._reload(name if name in self._places.names() else self.known(name))
+            return await self._reload(name if name in self.places.names() else self.known(name))
 
     async def _reload(self, name: str) -> bool:
-        published = await asyncio.to_thread(self._places.fingerprint, name)
+        published = await asyncio.to_thread(self.places.fingerprint, name)
         current = self._served.get(name)
         if current is not None and published == current.index.manifest.fingerprint:
             return False
-        new = await asyncio.to_thread(self._places.open, name, self._encoders())
+        new = await asyncio.to_thread(self.places.open, name, self._encoders())
         await self._batcher.on_owner(partial(self._put, name, new))
         self.faults.pop(name, None)
         self._count()
@@ -191,14 +198,14 @@ class Retriever:
         tried: dict[str, str] = {}
         while True:
             await asyncio.sleep(self._watch_s)
-            for name in ("", *await asyncio.to_thread(self._places.names)):
+            for name in ("", *await asyncio.to_thread(self.places.names)):
                 await self._look(name, tried)
 
     async def _look(self, name: str, tried: dict[str, str]) -> None:
         """What cannot be served is a fault until something else is published, which `tried` remembers."""
         published = ""
         try:
-            published = await asyncio.to_thread(self._places.fingerprint, name)
+            published = await asyncio.to_thread(self.places.fingerprint, name)
             if tried.get(name) == published:
                 return
             async with self._reloading:
@@ -208,7 +215,7 @@ class Retriever:
             log.warning("index_not_opened", index=name, detail=str(error))
         except ParallelSearchError as error:
             tried[name] = published
-            self.faults[name or self._places.default_name] = error.detail
+            self.faults[name or self.places.default_name] = error.detail
             log.warning("index_not_opened", index=name, detail=error.detail)
 
     def _count(self) -> None:

@@ -22,6 +22,8 @@ from retriever.documents.document import Unreadable
 from retriever.documents.formats import SUFFIXES, Format, format_of
 
 MAX_FILE_BYTES = 100_000_000
+UPLOADS = "uploads"
+"""In the folder of an index: what was uploaded to it."""
 _PIECE_BYTES = 1 << 20
 _LINK = "is a symbolic link, and links are not followed"
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # non-blocking: a pipe must not hold the build up

@@ -1,0 +1,184 @@
+"""The routes of documents: upload, status, removal. Files go to a folder of the index, and a job makes the index follow it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, Annotated
+
+from fastapi import APIRouter, HTTPException, Query, Request, UploadFile
+
+from parallelsearch.errors import ConfigurationError, InvalidInput, NotFound
+from parallelsearch.schemas.documents import MAX_LISTED, AcceptedModel, DocumentModel, IndexStatusModel
+from retriever.command_arguments import NAME
+from retriever.documents.document import Unreadable
+from retriever.documents.formats import SUFFIXES, Format, check_content, format_of
+from retriever.documents.jobs import Job, uploads_of
+from retriever.documents.records import DocumentRecord, read_records
+from retriever.endpoints import State, state_of
+from retriever.index.manifest import MANIFEST_FILE, read_manifest
+from servicekit.auth import require_admin
+from servicekit.errors import documented
+
+router = APIRouter(prefix="/v1/indexes/{name}", tags=["documents"])
+
+MAX_FILES = 100
+MAX_NAME_BYTES = 200
+PROBLEMS = documented(
+    {
+        401: "The admin token is missing or wrong.",
+        403: "No admin token is configured.",
+        404: "There is no such index, or no such document in it.",
+        409: "A document of this name came from elsewhere, or the index is one of passages.",
+        413: "The body is too large.",
+        415: "A file is no document, or its content is not what its name says.",
+        422: "The request is wrong.",
+        503: "Too many changes wait; `Retry-After` says when to try again.",
+    }
+)
+
+
+@router.post("/documents", status_code=202, responses=PROBLEMS)
+async def upload(request: Request, name: str, files: list[UploadFile]) -> AcceptedModel:
+    """Takes documents in, and puts them in the place of those called the same. Needs the admin token."""
+    state = state_of(request)
+    folder = _writable(request, state, name)
+    if len(files) > MAX_FILES:
+        raise InvalidInput(f"files: at most {MAX_FILES} at once; send the others after these")
+    checked = [(_document_name(file.filename or ""), file) for file in files]
+    records = await asyncio.to_thread(_records, folder)
+    uploads = uploads_of(folder)
+    for document, _ in checked:
+        if any(record.source == document and record.root != str(uploads.resolve()) for record in records):
+            raise HTTPException(409, f"{document} is in the index already, from another folder. Upload it under another name.")
+    for document, file in checked:
+        try:
+            await asyncio.to_thread(_keep, uploads, document, file.file)
+        except Unreadable as error:
+            raise HTTPException(415, f"{document}: it {error}.") from None
+    work = state["jobs"].add(_sync(state, name, folder))
+    return AcceptedModel(name=name, documents=[document for document, _ in checked], work=work)
+
+
+@router.get("", responses=PROBLEMS)
+async def status(
+    request: Request,
+    name: str,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+) -> IndexStatusModel:
+    """What the index holds, what became of each document, and the work that is under way."""
+    state = state_of(request)
+    retriever, jobs = state["retriever"], state["jobs"]
+    folder = retriever.places.folder(name)
+    records = await asyncio.to_thread(_records, folder)
+    uploads = str(uploads_of(folder).resolve())
+    work = jobs.state_of(name)
+    index = retriever.describe(name) if retriever.serves(name) else None
+    if index is None and work.state == "idle" and not (folder / MANIFEST_FILE).exists():
+        raise NotFound(f"There is no index {name}.")
+    listed = [_listed(record, uploads) for record in records[offset : offset + limit]]
+    return IndexStatusModel(name=name, index=index, work=work, total=len(records), documents=listed)
+
+
+@router.delete("/documents/{document:path}", status_code=202, responses=PROBLEMS)
+async def remove(request: Request, name: str, document: str) -> AcceptedModel:
+    """Takes a document out of the index. Needs the admin token."""
+    state = state_of(request)
+    folder = _writable(request, state, name)
+    records = await asyncio.to_thread(_records, folder)
+    record = next((record for record in records if record.source == document), None)
+    uploaded = _is_file_name(document) and await asyncio.to_thread(_unlinked, uploads_of(folder) / document)
+    if not uploaded and record is None:
+        raise NotFound(f"The index {name} has no document {document}.")
+    if record is None or record.root == str(uploads_of(folder).resolve()):
+        job = _sync(state, name, folder)
+    else:
+        job = Job(name, ("delete", _literally(document), "--index", str(folder.resolve())))
+    return AcceptedModel(name=name, documents=[document], work=state["jobs"].add(job))
+
+
+def _writable(request: Request, state: State, name: str) -> Path:
+    require_admin(request, state["admin_token"])
+    places = state["retriever"].places
+    folder = places.folder(name)
+    if not NAME.fullmatch(name):
+        raise InvalidInput(f"name: {name!r} is no name for an index: letters, digits, dots, dashes, at most 64")
+    try:
+        if (folder / MANIFEST_FILE).exists() and read_manifest(folder).documents is None:
+            raise HTTPException(409, f"The index {name} was built of passages, which have no documents. Use another name.")
+    except ConfigurationError as error:
+        raise HTTPException(409, error.detail) from None
+    return folder
+
+
+def _is_file_name(name: str) -> bool:
+    return "/" not in name and not name.startswith(".") and name.isprintable() and len(name.encode()) <= MAX_NAME_BYTES
+
+
+def _document_name(name: str) -> str:
+    if not name or not _is_file_name(name):
+        raise InvalidInput("files: a document's name is one word or more, without slashes, not hidden, at most 200 bytes")
+    if format_of(name) is None:
+        raise HTTPException(415, f"{name} is not read. Documents end in {' '.join(SUFFIXES)}.")
+    return name
+
+
+def _keep(uploads: Path, document: str, content: IO[bytes]) -> None:
+    """Writes the file beside its place, looks at its content, and moves it there.
+
+    Raises:
+        Unreadable: the content is not what the name says.
+    """
+    uploads.mkdir(parents=True, exist_ok=True)
+    descriptor, staged = tempfile.mkstemp(prefix=".upload-", dir=uploads)
+    path = Path(staged)
+    try:
+        with os.fdopen(descriptor, "wb") as target:
+            shutil.copyfileobj(content, target)
+        check_content(path, format_of(document) or Format.TEXT)
+        path.replace(uploads / document)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _records(folder: Path) -> list[DocumentRecord]:
+    try:
+        return read_records(folder / read_manifest(folder).version)
+    except ConfigurationError:
+        return []
+
+
+def _listed(record: DocumentRecord, uploads: str) -> DocumentModel:
+    return DocumentModel(
+        source=record.source,
+        state=record.state,
+        reason=record.reason,
+        passages=record.rows,
+        title=record.title,
+        date=record.date,
+        uploaded=record.root == uploads,
+    )
+
+
+def _unlinked(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _sync(state: State, name: str, folder: Path) -> Job:
+    """A new index gets the encoder of the default one, which is loaded already."""
+    new = not (folder / MANIFEST_FILE).exists()
+    encoder = ("--encoder", state["retriever"].described.encoder) if new else ()
+    return Job(name, ("sync", str(uploads_of(folder).resolve()), "--index", str(folder.resolve()), *encoder))
+
+
+def _literally(document: str) -> str:
+    """A pattern that means this name alone."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in document)

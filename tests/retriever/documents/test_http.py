@@ -1,0 +1,100 @@
+"""Documents over HTTP: taken in, indexed, told, removed; refused by name, by content and by token."""
+
+import time
+
+import pytest
+from document_files import write_pdf
+from fastapi.testclient import TestClient
+
+from retriever.app import create_app, open_retriever
+from retriever.settings import RetrieverSettings
+
+ADMIN = {"Authorization": "Bearer secret"}
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory):
+    return tmp_path_factory.mktemp("indexes")
+
+
+@pytest.fixture(scope="module")
+def serving(indexes, index_folder):
+    settings = RetrieverSettings(index=index_folder, indexes=indexes, ADMIN_TOKEN="secret", max_body_bytes=1_000_000)
+    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+        yield client
+
+
+def upload(client, index, *files, headers=ADMIN):
+    return client.post(f"/v1/indexes/{index}/documents", files=[("files", file) for file in files], headers=headers)
+
+
+def settled(client, index):
+    until = time.monotonic() + 100
+    while (status := client.get(f"/v1/indexes/{index}").json())["work"]["state"] in {"queued", "running"}:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    return status
+
+
+@pytest.mark.timeout(240)
+def test_documents_are_uploaded_searched_replaced_and_removed(serving, indexes, tmp_path):
+    pdf = write_pdf(tmp_path / "a.pdf", ["Lake Baikal is 1642 metres deep.", "It lies in Siberia."]).read_bytes()
+    locked = write_pdf(tmp_path / "b.pdf", ["x"], password="x").read_bytes()
+    accepted = upload(serving, "mine", ("lakes.pdf", pdf), ("notes.md", b"# Notes\nSalt lakes are salty."), ("locked.pdf", locked))
+    assert accepted.status_code == 202, accepted.text
+    assert accepted.json()["documents"] == ["lakes.pdf", "notes.md", "locked.pdf"]
+    status = settled(serving, "mine")
+    assert status["work"] == {"state": "done", "detail": ""}
+    assert status["index"]["documents"] == status["total"] == 3
+    assert {each["source"]: each["state"] for each in status["documents"]} == {
+        "lakes.pdf": "indexed",
+        "locked.pdf": "unreadable",
+        "notes.md": "indexed",
+    }
+    found = serving.post("/v1/retrieve", json={"queries": ["How deep is Baikal?"], "top_k": 1, "index": "mine"}).json()
+    assert found["results"][0][0]["metadata"]["page"] == 1
+    assert serving.delete("/v1/indexes/mine/documents/notes.md", headers=ADMIN).status_code == 202
+    assert [each["source"] for each in settled(serving, "mine")["documents"]] == ["lakes.pdf", "locked.pdf"]
+    assert sorted(path.name for path in (indexes / "mine" / "uploads").iterdir()) == ["lakes.pdf", "locked.pdf"]
+    assert serving.delete("/v1/indexes/mine/documents/notes.md", headers=ADMIN).status_code == 404
+    serving.delete("/v1/indexes/mine/documents/lakes.pdf", headers=ADMIN)
+    failed = settled(serving, "mine")
+    assert failed["work"]["state"] == "failed"
+    assert "No document has any text" in failed["work"]["detail"]
+    assert failed["index"]["documents"] == 2
+
+
+def test_uploads_need_the_admin_token(serving, indexes):
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        assert upload(serving, "other", ("a.txt", b"x"), headers=headers).status_code == 401
+        assert serving.delete("/v1/indexes/other/documents/a.txt", headers=headers).status_code == 401
+    assert not (indexes / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "said"),
+    [
+        (("page.exe", b"x"), 415, "is not read"),
+        (("a.pdf", b"MZ not a pdf"), 415, "is no PDF"),
+        (("a.md", b"PK\x03\x04"), 415, "is a zip archive"),
+        (("a.txt", b""), 415, "is empty"),
+        (("../a.txt", b"x"), 422, "without slashes"),
+        ((".hidden.txt", b"x"), 422, "not hidden"),
+        (("x" * 300 + ".txt", b"x"), 422, "at most 200 bytes"),
+        (("big.txt", b"x" * 2_000_000), 413, "larger than"),
+    ],
+)
+def test_what_is_no_document_is_refused_and_leaves_nothing(serving, indexes, file, status, said):
+    response = upload(serving, "refused", file)
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
+    assert said in response.json()["detail"]
+    left = indexes / "refused" / "uploads"
+    assert not left.exists() or not list(left.iterdir())
+    assert serving.get("/v1/indexes/refused").status_code == 404
+
+
+def test_an_index_of_passages_and_a_name_that_is_none_are_refused(serving):
+    assert upload(serving, "default", ("a.txt", b"x")).status_code == 409
+    assert upload(serving, "bad name", ("a.txt", b"x")).status_code == 422
+    assert upload(serving, "..", ("a.txt", b"x")).status_code in {404, 405, 422}
+    assert serving.get("/v1/indexes/default").json()["index"]["documents"] is None
