@@ -9,6 +9,7 @@ import pytest
 from service_stand_ins import free_port
 
 SERVICES = ("gateway", "retriever", "policy", "trainer")
+CLUSTER = {"TRAINER_KUBERNETES__IMAGE": "image", "TRAINER_KUBERNETES__CLAIM": "runs", "TRAINER_KUBERNETES__MOUNT": "/runs"}
 NO_FOLDER = "/proc/parallelsearch"
 """Not to be written to, not even as root."""
 
@@ -59,6 +60,8 @@ def test_a_volume_that_cannot_be_written_to(service, variable, place, tmp_path):
         ("policy", {"POLICY_CHECKPOINT": "/nowhere/model"}, "/nowhere/model"),
         ("retriever", {"RETRIEVER_INDEX": "/nowhere/index"}, "/nowhere/index"),
         ("trainer", {"TRAINER_MAX_RUNNING": "none"}, "TRAINER_MAX_RUNNING"),
+        ("trainer", CLUSTER, "TRAINER_KUBERNETES__KUBECONFIG"),
+        ("trainer", CLUSTER | {"TRAINER_KUBERNETES__KUBECONFIG": "/nowhere/kubeconfig"}, "/nowhere/kubeconfig"),
     ],
 )
 def test_a_missing_secret_model_or_index_and_a_wrong_setting(service, settings, named, tmp_path):

@@ -12,16 +12,21 @@ def main() -> None:
 
         app(sys.argv[2:], prog_name="python -m trainer prepare-data")
         return
+    from parallelsearch.errors import ConfigurationError
     from servicekit.preflight import require_port, require_writable
     from servicekit.server import serve
     from servicekit.settings import load
-    from trainer.app import create_app
+    from trainer.app import create_app, default_launchers
     from trainer.settings import TrainerSettings
 
     settings = load(TrainerSettings)
     require_port(settings)
     require_writable(settings.runs_dir, "TRAINER_RUNS_DIR")
-    serve(create_app(settings), settings)
+    try:
+        launchers = default_launchers(settings)
+    except ConfigurationError as error:
+        raise SystemExit(f"configuration: {error.detail}") from None
+    serve(create_app(settings, launchers), settings)
 
 
 if __name__ == "__main__":

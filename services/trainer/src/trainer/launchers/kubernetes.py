@@ -11,6 +11,7 @@ import kubernetes
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
+from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, Status
 from trainer.launchers.local import MAX_READ
@@ -23,13 +24,9 @@ RAY_STATES = {"Complete": RunState.SUCCEEDED, "Failed": RunState.FAILED, "Runnin
 
 class KubernetesLauncher:
     def __init__(self, settings: KubernetesSettings) -> None:
+        """Raises ConfigurationError: neither a kubeconfig that can be read nor a service account's token is there."""
         self._settings = settings
-        if settings.kubeconfig is not None:
-            client = kubernetes.config.new_client_from_config(str(settings.kubeconfig))
-        else:
-            configuration = kubernetes.client.Configuration()
-            kubernetes.config.load_incluster_config(configuration)
-            client = kubernetes.client.ApiClient(configuration)
+        client = _client(settings)
         self._batch = kubernetes.client.BatchV1Api(client)
         self._custom = kubernetes.client.CustomObjectsApi(client)
 
@@ -101,6 +98,20 @@ class KubernetesLauncher:
                 return file.read(MAX_READ)
         except FileNotFoundError:
             return b""
+
+
+def _client(settings: KubernetesSettings) -> Any:
+    try:
+        if settings.kubeconfig is not None:
+            return kubernetes.config.new_client_from_config(str(settings.kubeconfig))
+        configuration = kubernetes.client.Configuration()
+        kubernetes.config.load_incluster_config(configuration)
+        return kubernetes.client.ApiClient(configuration)
+    except kubernetes.config.ConfigException as error:
+        given = f"TRAINER_KUBERNETES__KUBECONFIG ({settings.kubeconfig})" if settings.kubeconfig else "TRAINER_KUBERNETES is set"
+        raise ConfigurationError(
+            f"{given}: {error} Set TRAINER_KUBERNETES__KUBECONFIG, or run the trainer in a pod with a service account."
+        ) from None
 
 
 @contextmanager
