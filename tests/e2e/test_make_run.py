@@ -14,9 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
+import openai
 import pytest
 from service_stand_ins import free_port
 from shared_data import shared_data
+from traces import assert_one_trace_holds_all, read_spans
 
 from parallelsearch.protocol.actions import parse_turn
 from parallelsearch.rollout.types import Answer, Search
@@ -41,6 +43,8 @@ class Platform:
 
     def __init__(self, folder, **environ):
         self.state = StateFolder(folder)
+        self.traces = folder.parent / "traces.jsonl"
+        environ = {"TRACE_FILE": str(self.traces)} | environ
         ports = {f"{name}_PORT": str(free_port()) for name in ("GATEWAY", "RETRIEVER", "POLICY", "TRAINER")}
         outside = {name: value for name, value in os.environ.items() if name not in GIVEN}
         self.env = outside | ports | {"PARALLELSEARCH_STATE_DIR": str(folder), "COLUMNS": "120"} | environ
@@ -71,7 +75,8 @@ class Platform:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    platform = Platform(tmp_path_factory.mktemp("run") / "state")
+    folder = tmp_path_factory.mktemp("run")
+    platform = Platform(folder / "state")
     try:
         done = platform.run("make", "run")
         yield platform, done
@@ -125,6 +130,45 @@ def test_the_api_answers_a_trajectory(platform):
     assert body["turns"][0]["action"]["type"] == "search"
     assert body["index"]["fingerprint"]
     assert body["policy"]["model"]
+
+
+def test_an_answer_is_streamed_as_the_policy_writes_it(platform):
+    body = {"question": "Who is older, Paul Cézanne or Edgar Degas?", "stream": True, "deadline_s": 300}
+    seen = []
+    with httpx2.Client(timeout=330).sse(f"{platform.gateway}/v1/answers", method="POST", json=body) as source:
+        seen = [(time.monotonic(), sent.event, json.loads(sent.data)) for sent in source]
+    names = [name for _, name, _ in seen]
+    assert (names[0], names[-1]) == ("turn.started", "done")
+    written = [(at, data) for at, name, data in seen if name == "reasoning.delta" and data["turn"] == 0]
+    assert len(written) > 5
+    assert written[-1][0] - written[0][0] > 0.1
+    done = seen[-1][2]
+    assert "".join(data["text"] for _, data in written) == done["turns"][0]["reasoning"]
+    landed = [data["query"] for _, name, data in seen if name == "search.result" and data["turn"] == 0]
+    assert sorted(landed) == sorted(done["turns"][0]["action"]["queries"])
+
+
+def test_the_official_openai_client_streams_from_the_real_policy(platform):
+    client = openai.OpenAI(base_url=f"{platform.gateway}/v1", api_key="none", timeout=330, max_retries=0)
+    messages = [{"role": "user", "content": QUESTION}]
+    chunks = list(client.chat.completions.create(model="parallelsearch", messages=messages, stream=True))
+    content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert content.strip().startswith("Camille Pissarro")
+    assert len(chunks) > 5
+
+
+def test_one_exported_trace_shows_all_services_and_the_sub_queries_side_by_side(platform):
+    before = len(read_spans(platform.traces))
+    platform.ask("--no-cache")
+    until = time.monotonic() + 30
+    while {span.service for span in read_spans(platform.traces)[before:] if span.name.startswith("POST")} < {
+        "gateway",
+        "retriever",
+        "policy",
+    }:
+        assert time.monotonic() < until
+        time.sleep(1)
+    assert_one_trace_holds_all(read_spans(platform.traces)[before:], sub_queries=2, llm_calls=2)
 
 
 def test_search_without_a_policy(platform):

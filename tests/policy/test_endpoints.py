@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import SecretStr
 from tests.support.policy_fakes import FakeEngine, make_checkpoint
+from tests.support.traces import read_spans
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.schemas.weights import PolicyInfo
@@ -17,6 +18,7 @@ from policy.serving import add_policy
 from policy.staging import Staging
 from policy.state import PolicyState, Served
 from policy.weights import WeightChanger
+from servicekit.tracing import Tracing
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +32,7 @@ def client(tmp_path: Path) -> httpx2.AsyncClient:
     return client_of(state_of(FakeEngine()), tmp_path)
 
 
-def client_of(state: PolicyState, folder: Path, token: str | None = TOKEN) -> httpx2.AsyncClient:
+def client_of(state: PolicyState, folder: Path, token: str | None = TOKEN, tracing: Tracing | None = None) -> httpx2.AsyncClient:
     """An application with a generating route, as vLLM's has, and ours."""
     app = FastAPI()
 
@@ -46,7 +48,8 @@ def client_of(state: PolicyState, folder: Path, token: str | None = TOKEN) -> ht
     make_checkpoint(runs / "a", "a")
     staging.empty()
     changer = WeightChanger(state, Verifier((runs,), initial, read_shape(initial)), staging, initial)
-    add_policy(app, state, changer, admin_token=SecretStr(token) if token else None, max_body_bytes=1_000)
+    admin_token = SecretStr(token) if token else None
+    add_policy(app, state, changer, admin_token=admin_token, max_body_bytes=1_000, tracing=tracing)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://policy")
 
 
@@ -92,6 +95,17 @@ async def test_completions_carry_the_version_and_others_do_not(tmp_path: Path) -
         other = await client.post("/tokenize")
     assert [answer.headers.get("x-policy-version") for answer in (first, second, other)] == ["1", "2", None]
     assert second.text.endswith("[DONE]\n\n")
+
+
+async def test_a_generation_goes_on_with_its_caller_s_trace(tmp_path: Path) -> None:
+    tracing = Tracing("policy", file=tmp_path / "traces.jsonl")
+    trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with client_of(state_of(FakeEngine()), tmp_path, tracing=tracing) as client:
+        await client.post("/v1/completions", headers={"traceparent": f"00-{trace}-{caller}-01"})
+        await client.get("/readyz")
+    tracing.close()
+    (span,) = read_spans(tmp_path / "traces.jsonl")
+    assert (span.service, span.name, span.trace, span.parent) == ("policy", "POST /v1/completions", f"0x{trace}", f"0x{caller}")
 
 
 async def test_a_healthy_engine_is_alive_and_ready(client: httpx2.AsyncClient) -> None:

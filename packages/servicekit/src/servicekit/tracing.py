@@ -13,6 +13,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from servicekit.requests import QUIET_PATHS
+
 PROPAGATOR = TraceContextTextMapPropagator()
 NO_TRACER: trace.Tracer = trace.NoOpTracer()
 
@@ -32,7 +34,8 @@ class Tracing:
             exporter = OTLPSpanExporter(f"{otlp_endpoint.rstrip('/')}/v1/traces")
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
         if file is not None:
-            lines = ConsoleSpanExporter(out=file.open("a"), formatter=lambda span: span.to_json(indent=None) + "\n")
+            # A line a write, since services may share the file.
+            lines = ConsoleSpanExporter(out=file.open("a", buffering=1), formatter=lambda span: span.to_json(indent=None) + "\n")
             self._provider.add_span_processor(BatchSpanProcessor(lines))
         self.tracer = self._provider.get_tracer("parallelsearch")
 
@@ -47,14 +50,14 @@ class Tracing:
 
 
 class TraceMiddleware:
-    """A span for each request, which goes on with the caller's trace; the trace's id goes into every log line."""
+    """A span for each request but probes, which goes on with the caller's trace; its trace id goes into every log line."""
 
     def __init__(self, app: ASGIApp, *, tracer: trace.Tracer) -> None:
         self.app = app
         self.tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in QUIET_PATHS:
             await self.app(scope, receive, send)
             return
         carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

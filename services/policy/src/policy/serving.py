@@ -34,6 +34,7 @@ from policy.weights import Limits, WeightChanger
 from servicekit.logs import configure_logs
 from servicekit.preflight import require_port, require_writable
 from servicekit.requests import RequestMiddleware
+from servicekit.tracing import TraceMiddleware, Tracing
 
 FIRST_TOKEN_TIMEOUT_S = 120.0
 
@@ -64,10 +65,12 @@ def serve(settings: PolicySettings, cache: CacheSettings) -> None:
             await asyncio.wait_for(engine.probe(), FIRST_TOKEN_TIMEOUT_S)
         state = PolicyState(plan.served, engine)
         changer = make_changer(state, plan, settings, bundle, cache.models_dir / "swaps" / str(settings.port))
-        add_policy(app, state, changer, admin_token=settings.admin_token, max_body_bytes=settings.max_body_bytes)
+        tracing = Tracing("policy", otlp_endpoint=settings.otlp_endpoint, file=settings.trace_file)
+        add_policy(app, state, changer, admin_token=settings.admin_token, max_body_bytes=settings.max_body_bytes, tracing=tracing)
         async with watched(state):
             say(f"ready on http://{settings.host}:{settings.port}")
             yield
+        await asyncio.to_thread(tracing.close)
 
     vllm_server.run(setup.command_line(plan.spec), extend)
 
@@ -94,13 +97,21 @@ def local_directory(plan: Plan) -> Path:
 
 
 def add_policy(
-    app: FastAPI, state: PolicyState, changer: WeightChanger, *, admin_token: SecretStr | None, max_body_bytes: int
+    app: FastAPI,
+    state: PolicyState,
+    changer: WeightChanger,
+    *,
+    admin_token: SecretStr | None,
+    max_body_bytes: int,
+    tracing: Tracing | None = None,
 ) -> None:
     """Adds this service's routes and middleware to vLLM's application; the last one added is the outermost."""
     app.include_router(policy_router(state, changer, admin_token))
     app.add_middleware(SpecialTokenMiddleware, tokens=state.engine.special_tokens())
     app.add_middleware(VersionMiddleware, state=state)
     app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
+    if tracing is not None and tracing.is_on:
+        app.add_middleware(TraceMiddleware, tracer=tracing.tracer)
     metrics.VERSION.labels(state.served.model).set(state.version)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from retriever.places import IndexPlaces
 from retriever.service import Retriever
 from retriever.settings import RetrieverSettings
 from servicekit.app import create_app as create_service
+from servicekit.tracing import TraceMiddleware, Tracing
 
 
 def open_retriever(settings: RetrieverSettings) -> Retriever:
@@ -40,6 +42,8 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
+    tracing = Tracing("retriever", otlp_endpoint=settings.otlp_endpoint, file=settings.trace_file)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         await retriever.start()
@@ -50,6 +54,7 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
         finally:
             await jobs.stop()
             await retriever.stop()
+            await asyncio.to_thread(tracing.close)
 
     app = create_service(
         "ParallelSearch retriever",
@@ -61,4 +66,6 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     )
     app.include_router(router)
     app.include_router(documents_router)
+    if tracing.is_on:
+        app.add_middleware(TraceMiddleware, tracer=tracing.tracer)
     return app
