@@ -17,7 +17,8 @@ from retriever.encoders.identity import Encoder
 from retriever.endpoints import State, router
 from retriever.index.opened import OpenIndex, open_index
 from retriever.places import IndexPlaces
-from retriever.service import Retriever
+from retriever.reranking import Reranker
+from retriever.service import Extras, Retriever
 from retriever.settings import RetrieverSettings
 from servicekit.app import create_app as create_service
 from servicekit.tracing import TraceMiddleware, Tracing
@@ -38,7 +39,11 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         )
 
     places = IndexPlaces(settings.index, settings.indexes, opener)
-    return Retriever(places, limits, settings.cached_queries, settings.method, settings.watch_s)
+    reranker = None
+    if settings.reranker is not None:
+        reranker = Reranker(settings.reranker, settings.rerank_candidates, settings.encoder_device)
+    extras = Extras(reranker, settings.web)
+    return Retriever(places, limits, settings.cached_queries, settings.method, settings.watch_s, extras)
 
 
 def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:

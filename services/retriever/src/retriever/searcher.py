@@ -19,6 +19,7 @@ from retriever.encoders.identity import Vectors
 from retriever.index.lexical import FUSED_DEPTH, fuse
 from retriever.index.opened import OpenIndex
 from retriever.index.search import Found
+from retriever.reranking import Reranker
 
 NO_FILTER = Filter()
 
@@ -71,8 +72,8 @@ class Served:
 class Searcher:
     """Answers batches from the open indexes, by name. They are replaced on the thread that runs the batches."""
 
-    def __init__(self, served: Mapping[str, Served]) -> None:
-        self._served = served
+    def __init__(self, served: Mapping[str, Served], reranker: Reranker | None = None) -> None:
+        self._served, self._reranker = served, reranker
 
     def run(self, asks: Sequence[Ask], top_k: int) -> BatchResult:
         found: dict[Ask, tuple[Passage, ...]] = {}
@@ -84,7 +85,10 @@ class Searcher:
             watch = _Watch()
             vectors = known.of(texts) if method != "bm25" else None
             encode_s += watch.lap()
-            scores, rows = _search(index, method, texts, vectors, top_k, scope.filter)
+            if method == "rerank":
+                scores, rows = self._rerank(index, texts, vectors, top_k, scope.filter)
+            else:
+                scores, rows = _search(index, method, texts, vectors, top_k, scope.filter)
             search_s += watch.lap()
             for text, *pair in zip(texts, scores.tolist(), rows.tolist(), strict=True):
                 found[Ask(text, method, scope)] = _passages(index, *pair)
@@ -95,6 +99,14 @@ class Searcher:
         timings = BatchTimings(encode_s, search_s, load_s)
         fingerprints = [self._served[ask.scope.index].index.manifest.fingerprint for ask in asks]
         return BatchResult([found[ask] for ask in asks], timings, fingerprints)
+
+    def _rerank(self, index: OpenIndex, texts: Sequence[str], vectors: Vectors | None, top_k: int, given: Filter) -> Found:
+        """What both rankings find, or the one there is, scored again."""
+        if self._reranker is None:
+            raise InvalidInput("method: no cross-encoder is configured here. Set RETRIEVER_RERANKER.")
+        first: Method = "dense" if index.lexical is None else "hybrid"
+        _, rows = _search(index, first, texts, vectors, max(top_k, self._reranker.candidates), given)
+        return self._reranker.rerank(texts, rows, index.corpus, top_k)
 
 
 def _search(index: OpenIndex, method: Method, texts: Sequence[str], vectors: Vectors | None, top_k: int, given: Filter) -> Found:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 
-from parallelsearch.errors import ConfigurationError, InvalidInput, Overloaded, ParallelSearchError
+from parallelsearch.clients.web_search import WebSearchClient
+from parallelsearch.errors import ConfigurationError, DeadlineExceeded, InvalidInput, Overloaded, ParallelSearchError
 from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
-from parallelsearch.schemas.retrieval import METHODS, IndexesModel, IndexModel, Method
+from parallelsearch.schemas.retrieval import LEXICAL_METHODS, IndexesModel, IndexModel, Method
 from retriever import metrics
 from retriever.batcher import Batcher, BatchLimits, Gone, Timings
 from retriever.encoders.cached import QueryVectors
@@ -19,8 +21,17 @@ from retriever.encoders.identity import Encoder
 from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
 from retriever.places import IndexPlaces
+from retriever.reranking import Reranker
 from retriever.searcher import NO_FILTER, Ask, Searcher, Served
 from servicekit.health import Readiness
+
+_NO_WORDS = "this index serves `dense` only. Build it with --bm25."
+_LACKING: dict[Method, str] = {
+    "bm25": _NO_WORDS,
+    "hybrid": _NO_WORDS,
+    "rerank": "no cross-encoder is configured here. Set RETRIEVER_RERANKER.",
+    "web": "no web search is configured here. Set RETRIEVER_WEB_PROVIDER.",
+}
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +41,14 @@ class Retrieved:
     rows: list[tuple[Passage, ...]]
     timings: Timings
     index: IndexModel
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What is searched with beside the indexes, where it is configured."""
+
+    reranker: Reranker | None = None
+    web: WebSearchClient | None = None
 
 
 class Retriever:
@@ -42,6 +61,7 @@ class Retriever:
         cached_queries: int = 0,
         default_method: Method = "dense",
         watch_s: float = 0.0,
+        extras: Extras = Extras(),
     ) -> None:
         """Opens the indexes. One that is named and cannot be opened is a fault that `indexes` tells; the default one must open.
 
@@ -49,20 +69,19 @@ class Retriever:
             ConfigurationError, IndexMismatch: as `open_index`; also if the default index does not serve the default method.
         """
         self.places, self._cached_queries, self._default_method = places, cached_queries, default_method
-        self._watch_s = watch_s
+        self._watch_s, self._extras = watch_s, extras
         self._watching: asyncio.Task[None] | None = None
         self._served: dict[str, Served] = {}
         self.faults: dict[str, str] = {}
         default = places.open("", ())
-        if default_method != "dense" and default.lexical is None:
-            raise ConfigurationError(
-                f"RETRIEVER_METHOD is {default_method}, but the index serves dense only. Build it with --bm25."
-            )
+        if default_method not in self._methods(default.manifest):
+            raise ConfigurationError(f"RETRIEVER_METHOD is {default_method}, but {_LACKING[default_method]}")
         self._put("", default)
         for name in places.names():
             self._open_at_start(name)
-        self._batcher = Batcher(Searcher(self._served).run, limits)
+        self._batcher = Batcher(Searcher(self._served, extras.reranker).run, limits)
         self._reloading = asyncio.Lock()
+        self._deadline_s = limits.deadline_s
 
     def _open_at_start(self, name: str) -> None:
         try:
@@ -93,7 +112,15 @@ class Retriever:
         return IndexesModel(indexes=[self.describe(name) for name in self._served], faults=self.faults)
 
     def describe(self, name: str) -> IndexModel:
-        return describe(self._served[self.known(name)].index.manifest, name or self.places.default_name)
+        manifest = self._served[self.known(name)].index.manifest
+        return describe(manifest, name or self.places.default_name, self._methods(manifest))
+
+    def _methods(self, manifest: Manifest) -> tuple[Method, ...]:
+        """How an index can be searched here; `web` leaves it aside."""
+        lexical = LEXICAL_METHODS if manifest.lexical else ()
+        rerank: tuple[Method, ...] = ("rerank",) if self._extras.reranker is not None else ()
+        web: tuple[Method, ...] = ("web",) if self._extras.web is not None else ()
+        return ("dense", *lexical, *rerank, *web)
 
     def serves(self, name: str) -> bool:
         return name in {"default", self.places.default_name} or name in self._served
@@ -124,6 +151,8 @@ class Retriever:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._batcher.stop()
+        if self._extras.web is not None:
+            await self._extras.web.close()
         for served in self._served.values():
             served.index.close()
 
@@ -143,10 +172,13 @@ class Retriever:
             InvalidInput: there is no such index, or it has no part for this method or nothing to filter by.
             Overloaded, DeadlineExceeded, CallerGone: see `Batcher.submit`.
         """
+        method = method or self._default_method
+        if method == "web":
+            return await self._from_web(queries, top_k, scope, min(deadline_s or self._deadline_s, self._deadline_s))
         scope = replace(scope, index=self.known(scope.index))
         if not queries:
             return Retrieved([], Timings(), self.describe(scope.index))
-        asks = [Ask(query, method or self._default_method, scope) for query in queries]
+        asks = [Ask(query, method, scope) for query in queries]
         self._refuse_unserved(asks[0])
         while True:
             answered = await self._batcher.submit(asks, top_k, deadline_s=deadline_s, gone=gone)
@@ -155,10 +187,35 @@ class Retriever:
             if answered.fingerprints == {described.fingerprint}:
                 return Retrieved(answered.rows, answered.timings, described)
 
+    async def _from_web(self, queries: Sequence[str], top_k: int, scope: Scope, deadline_s: float) -> Retrieved:
+        """Past the batcher: it is the API that searches, and the owner's thread has nothing to wait for."""
+        web = self._extras.web
+        if web is None:
+            raise InvalidInput(f"method: web was asked for, but {_LACKING['web']}")
+        if scope != EVERYWHERE:
+            raise InvalidInput("method: web searches no index; leave `index` and `filter` out.")
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(deadline_s):
+                rows = await web.search(queries, top_k)
+        except TimeoutError:
+            raise DeadlineExceeded(f"The web search did not answer within {deadline_s:g} s.") from None
+        index = IndexModel(
+            name="web",
+            fingerprint=f"web-{web.provider}",
+            encoder="",
+            dimension=0,
+            metric="rank",
+            kind="web",
+            passages=0,
+            methods=("web",),
+        )
+        return Retrieved(rows, Timings(search_s=time.perf_counter() - started), index)
+
     def _refuse_unserved(self, ask: Ask) -> None:
         index = self._served[ask.scope.index].index
-        if ask.method != "dense" and index.lexical is None:
-            raise InvalidInput(f"method: this index serves `dense` only. Build it with --bm25 to search it by `{ask.method}`.")
+        if ask.method not in self._methods(index.manifest):
+            raise InvalidInput(f"method: {ask.method} was asked for, but {_LACKING[ask.method]}")
         if ask.scope.filter != NO_FILTER and index.documents is None:
             raise InvalidInput("filter: this index was built of passages, which have no documents to filter by.")
 
@@ -229,7 +286,7 @@ class Retriever:
         return Readiness("ready" if ready else "starting", checks)
 
 
-def describe(manifest: Manifest, name: str) -> IndexModel:
+def describe(manifest: Manifest, name: str, methods: tuple[Method, ...]) -> IndexModel:
     return IndexModel(
         name=name,
         fingerprint=manifest.fingerprint,
@@ -240,5 +297,5 @@ def describe(manifest: Manifest, name: str) -> IndexModel:
         passages=manifest.passages,
         documents=manifest.documents.documents if manifest.documents else None,
         built_at=manifest.built_at,
-        methods=METHODS if manifest.lexical else ("dense",),
+        methods=methods,
     )

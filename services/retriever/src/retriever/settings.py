@@ -7,6 +7,8 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from parallelsearch.clients.web_search import WebProvider, WebSearchClient
+from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.retrieval import Method
 from retriever.encoders.identity import Precision
 from retriever.gpu.plan import GpuPlan, Placement
@@ -34,7 +36,15 @@ class RetrieverSettings(ServiceSettings):
     )
     gpu_devices: str = Field(default="", description="Devices of the GPU engine, such as cuda:0,cuda:1; empty: all of the host.")
     eight_bit_candidates: int = Field(default=32, ge=1, description="Rows per query that eight_bit scores again exactly.")
-    method: Method = Field(default="dense", description="How a query is searched that does not say: dense, bm25 or hybrid.")
+    method: Method = Field(
+        default="dense", description="How a query is searched that does not say: dense, bm25, hybrid, rerank or web."
+    )
+    reranker: Path | None = Field(default=None, description="The folder of a cross-encoder, for the method rerank.")
+    rerank_candidates: int = Field(default=30, ge=1, le=1_000, description="Passages per query that the cross-encoder scores.")
+    web_provider: WebProvider | None = Field(default=None, description="For the method web: serper or serpapi; empty: off.")
+    web_key: SecretStr = Field(default=SecretStr(""), description="The key of the web search API.")
+    web_url: str = Field(default="", description="Where the web search API is; empty: where its provider has it.")
+    web_timeout_s: float = Field(default=10.0, gt=0, description="Seconds to wait for one answer of the web search API.")
     default_top_k: int = Field(default=3, ge=1, description="Passages per query on /retrieve where the client names no number.")
     max_body_bytes: int = Field(default=64_000_000, gt=0)
     max_batch: int = Field(default=64, ge=1, description="Distinct queries encoded and searched at once.")
@@ -54,3 +64,17 @@ class RetrieverSettings(ServiceSettings):
     @property
     def milvus(self) -> MilvusAddress | None:
         return MilvusAddress(self.milvus_uri, self.milvus_token.get_secret_value()) if self.milvus_uri else None
+
+    @property
+    def web(self) -> WebSearchClient | None:
+        """None where it is off.
+
+        Raises:
+            ConfigurationError: it is on and there is no key.
+        """
+        if self.web_provider is None:
+            return None
+        key = self.web_key.get_secret_value()
+        if not key:
+            raise ConfigurationError(f"RETRIEVER_WEB_PROVIDER is {self.web_provider}, but RETRIEVER_WEB_KEY is empty. Set it.")
+        return WebSearchClient(self.web_provider, key, url=self.web_url, timeout_s=self.web_timeout_s)

@@ -17,8 +17,12 @@ MAX_TOP_K = 100
 Query = Annotated[CleanText, Field(max_length=MAX_QUERY_CHARACTERS)]
 
 
-Method = Literal["dense", "bm25", "hybrid"]
-METHODS: tuple[Method, ...] = ("dense", "bm25", "hybrid")
+Method = Literal["dense", "bm25", "hybrid", "rerank", "web"]
+METHOD_HELP = (
+    "Vectors (dense), words (bm25), both fused by rank (hybrid), the best of these scored again by a cross-encoder (rerank), "
+    "or a hosted web search (web); null: the server's default. `GET /v1/index` says which there are."
+)
+LEXICAL_METHODS: tuple[Method, ...] = ("bm25", "hybrid")
 
 
 def _moment(text: str) -> str:
@@ -74,7 +78,7 @@ def filter_to_wire(given: Filter) -> FilterModel | None:
 class RetrieveRequest(WireModel):
     queries: list[Query] = Field(max_length=MAX_QUERIES, description="One row comes back for each, in this order.")
     top_k: StrictInt = Field(default=3, ge=1, le=MAX_TOP_K)
-    method: Method | None = Field(default=None, description="Vectors, words, or both fused by rank; null: the server's default.")
+    method: Method | None = Field(default=None, description=METHOD_HELP)
     index: IndexName | None = Field(default=None, description="The index that is searched; null: the default one.")
     filter: FilterModel | None = Field(default=None, description="Which documents count; null: all.")
 

@@ -15,7 +15,7 @@ def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: st
     Raises:
         ConfigurationError: there is no such device.
     """
-    _refuse_missing(device)
+    refuse_missing_device(device)
     # The weights lie on disk by now; without this the engines ask the hub for news of them and wait where there is no network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -28,7 +28,8 @@ def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: st
     return SentenceEncoder(resolved.identity, resolved.path, precision, device)
 
 
-def _refuse_missing(device: str) -> None:
+def refuse_missing_device(device: str) -> None:
+    """Raises ConfigurationError for a device that torch does not see."""
     if device == "cpu":
         return
     import torch
