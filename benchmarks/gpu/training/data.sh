@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the prompt files and the cold-start files of the training benchmarks out of $TRAIN/raw into $TRAIN/data.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd); raw=$TRAIN/raw; data=$TRAIN/data; python=${PYTHON:-python3}; mkdir -p "$data"
+here=$(cd "$(dirname "$0")" && pwd); raw=$TRAIN/raw; twin_rows=4000; data=$TRAIN/data; python=${PYTHON:-python3}; mkdir -p "$data"
 make() { "$python" -m trainer prepare-data "$@" > /dev/null; }
 corpora=(); for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do corpora+=(--corpus "$set=$raw/${set}_corpus.jsonl.gz"); done
 multihop=("$raw/hotpotqa.jsonl" "$raw/2wikimultihopqa.jsonl")
@@ -16,8 +16,9 @@ make prompts "${multihop[@]}" --split eval --type comparison --limit 200 --out "
 make prompts "${multihop[@]}" --split eval --type compositional --type bridge --limit 200 --out "$data/sequential_eval.jsonl"
 cat "$data/parallel_eval.jsonl" "$data/sequential_eval.jsonl" > "$data/boundary_eval.jsonl"
 make prompts "${multihop[@]}" --split eval --type comparison --type bridge_comparison --type compositional --out "$data/improve_eval.jsonl"
-"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 8000 --out "$raw/mixed.jsonl"
+"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 3000 --out "$raw/mixed.jsonl"
 make cold-start "$raw/mixed.jsonl" "${corpora[@]}" --out "$data/cold_mixed.jsonl"
-make cold-start "$raw/sft_parallel.jsonl.gz" "${corpora[@]}" --out "$data/cold_parallel.jsonl"
-make cold-start "$raw/sft_sequential.jsonl.gz" "${corpora[@]}" --mode sequential --out "$data/cold_sequential.jsonl"
+for kind in parallel sequential; do zcat "$raw/sft_$kind.jsonl.gz" | sed -n "1,${twin_rows}p" > "$raw/twin_$kind.jsonl"; done
+make cold-start "$raw/twin_parallel.jsonl" "${corpora[@]}" --out "$data/cold_parallel.jsonl"
+make cold-start "$raw/twin_sequential.jsonl" "${corpora[@]}" --mode sequential --out "$data/cold_sequential.jsonl"
 wc -l "$data"/*.jsonl

@@ -65,11 +65,7 @@ def serve(service, url, **environment):
 
 
 def serve_both():
-    """The cards are the runs'; the retriever encodes on the processor, once install.sh has built its index."""
-    for _ in range(600):
-        if (TRAIN / "index" / "manifest.json").exists() or is_ready(RETRIEVER):
-            break
-        time.sleep(0.5)
+    """The cards are the runs'; the retriever encodes on the processor."""
     serve("retriever", RETRIEVER, CUDA_VISIBLE_DEVICES="")
     serve("trainer", TRAINER)
 
