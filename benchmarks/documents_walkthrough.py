@@ -66,7 +66,7 @@ def main() -> None:
             for command in commands():
                 shown = adapted(command, args)
                 code, said, took_s = run(shown, Path(work), environment)
-                said = re.sub(r"/\S*/(?=state/)", "", said).rstrip()
+                said = re.sub(rf"\S*{Path(work).name}/", "", said).rstrip()
                 lines.append(f"```\n$ {shown}\n{said}\n```\n\nexit code {code}, {took_s:.1f} s\n")
                 if code:
                     break

@@ -65,6 +65,11 @@ export async function postJson<T>(path: string, key: KeyName): Promise<T> {
   return (await response.json()) as T;
 }
 
+/** Sends documents, or takes one out; both need the admin token. */
+export async function changeDocuments(path: string, init: RequestInit): Promise<void> {
+  await send(path, { ...init, signal: AbortSignal.timeout(120_000) }, "admin-token");
+}
+
 /** Hands each event of one answer to `on`. Throws a Failure for an answer that is refused or breaks off. */
 export async function streamAnswer(request: AnswerRequest, signal: AbortSignal, on: (event: StreamEvent) => void): Promise<void> {
   const init: RequestInit = {

@@ -6,6 +6,7 @@ import { HealthBanner, HealthLine, useHealth } from "./parts/health";
 import { Settings } from "./parts/settings";
 import { type Route, useRoute } from "./route";
 import { AskView } from "./views/ask";
+import { DocumentsView } from "./views/documents";
 import { HistoryView } from "./views/history";
 import { OpenedView, OpenFile } from "./views/opened";
 import { LinkedView } from "./views/linked";
@@ -14,6 +15,7 @@ import { TrainingView } from "./views/training";
 const NAV: [Route["view"], string, string][] = [
   ["ask", "#/", "Ask"],
   ["history", "#/history", "History"],
+  ["documents", "#/documents", "Documents"],
   ["training", "#/training", "Training"],
 ];
 const TITLES: Record<Route["view"], string> = {
@@ -22,6 +24,7 @@ const TITLES: Record<Route["view"], string> = {
   answer: "Answer",
   packed: "Answer",
   opened: "Opened file",
+  documents: "Documents",
   training: "Training",
 };
 
@@ -72,6 +75,7 @@ export function App() {
         {route.view === "history" && <HistoryView />}
         {(route.view === "answer" || route.view === "packed") && <LinkedView route={route} say={setSaid} />}
         {route.view === "opened" && <OpenedView opened={opened} onFile={open} say={setSaid} />}
+        {route.view === "documents" && <DocumentsView index={route.index} say={setSaid} />}
         {route.view === "training" && <TrainingView run={route.run} />}
       </main>
       <footer class="foot">

@@ -7,6 +7,7 @@ export type Route =
   | { view: "answer"; id: string }
   | { view: "packed"; data: string }
   | { view: "opened" }
+  | { view: "documents"; index: string | null }
   | { view: "training"; run: string | null };
 
 export function parseRoute(hash: string): Route {
@@ -19,6 +20,8 @@ export function parseRoute(hash: string): Route {
       return { view: "answer", id: decoded(rest) };
     case "t":
       return { view: "packed", data: rest };
+    case "documents":
+      return { view: "documents", index: decoded(rest) || null };
     case "training":
       return { view: "training", run: decoded(rest) || null };
     default:

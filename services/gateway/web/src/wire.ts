@@ -80,6 +80,7 @@ export interface AnswerRequest {
   question: string;
   mode: Mode;
   model?: string;
+  index?: string;
   top_k?: number;
   max_turns?: number;
   max_sub_queries?: number;
@@ -122,6 +123,27 @@ export interface TrainingRun {
   detail?: string;
   last_log_lines?: string[];
   flags?: string[];
+}
+
+export interface DocumentState {
+  source: string;
+  state: "indexed" | "repeats" | "unreadable";
+  reason: string;
+  passages: number;
+  uploaded: boolean;
+}
+
+export interface IndexStatus {
+  name: string;
+  index: { passages: number; documents: number | null; built_at: string } | null;
+  work: { state: "idle" | "queued" | "running" | "done" | "failed"; detail: string };
+  total: number;
+  documents: DocumentState[];
+}
+
+export interface IndexList {
+  indexes: { name: string; passages: number; documents: number | null }[];
+  faults: Record<string, string>;
 }
 
 export interface StepMetrics {

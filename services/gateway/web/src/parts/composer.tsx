@@ -30,15 +30,21 @@ const LIMITS: [Exclude<keyof Options, "cache">, string, number, number][] = [
   ["deadline_s", "Deadline in seconds", 1, 600],
 ];
 
-function useModels(): string[] {
-  const [models, setModels] = useState<string[]>([]);
+const OF_INDEX = "parallelsearch:";
+
+/** The models beside the gateway's own, and the names of the indexes beside the default one. */
+function useChoices(): { models: string[]; indexes: string[] } {
+  const [names, setNames] = useState<string[]>([]);
   useEffect(() => {
     getJson<{ data: { id: string }[] }>("/v1/models").then(
-      ({ data }) => setModels(data.map((model) => model.id).filter((id) => !id.startsWith("parallelsearch"))),
-      () => setModels([]),
+      ({ data }) => setNames(data.map((model) => model.id)),
+      () => setNames([]),
     );
   }, []);
-  return models;
+  return {
+    models: names.filter((id) => !id.startsWith("parallelsearch")),
+    indexes: names.filter((id) => id.startsWith(OF_INDEX)).map((id) => id.slice(OF_INDEX.length)),
+  };
 }
 
 export function Composer({ question, running, compact, onQuestion, onAsk, onStop }: ComposerProps) {
@@ -46,7 +52,8 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
   const [model, setModel] = useState("");
   const [beside, setBeside] = useState(false);
   const [options, setOptions] = useState(DEFAULTS);
-  const models = useModels();
+  const [index, setIndex] = useState("");
+  const { models, indexes } = useChoices();
   const field = useRef<HTMLTextAreaElement>(null);
 
   useEffect(() => {
@@ -72,7 +79,7 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
       field.current?.focus();
       return;
     }
-    const request: AnswerRequest = { question: question.trim(), mode, ...options, ...(model && { model }) };
+    const request: AnswerRequest = { question: question.trim(), mode, ...options, ...(model && { model }), ...(index && { index }) };
     onAsk(beside && mode === "parallel" ? [{ ...request, cache: "bypass" }, other(request)] : [request]);
   }
 
@@ -140,6 +147,17 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
               ))}
             </select>
           </label>
+          {indexes.length > 0 && (
+            <label>
+              Index
+              <select value={index} onChange={(event) => setIndex(event.currentTarget.value)}>
+                <option value="">The default one</option>
+                {indexes.map((name) => (
+                  <option key={name}>{name}</option>
+                ))}
+              </select>
+            </label>
+          )}
           {LIMITS.map(([name, words, min, max]) => (
             <label key={name}>
               {words}

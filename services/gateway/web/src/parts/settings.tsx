@@ -31,7 +31,7 @@ export function Settings({ onClose }: { onClose: () => void }) {
           <span>Keep the key in this browser</span>
         </label>
         <label>
-          Admin token <span class="hint">to promote checkpoints; for this tab only</span>
+          Admin token <span class="hint">to upload documents and promote checkpoints; for this tab only</span>
           <input type="password" autocomplete="off" value={admin} onInput={(event) => setAdmin(event.currentTarget.value)} />
         </label>
         <label>
