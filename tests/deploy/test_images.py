@@ -91,7 +91,7 @@ def test_gpu_base_is_the_engine_that_is_pinned():
 @pytest.mark.parametrize(
     ("service", "used"),
     [
-        ("gateway", "gateway.app, parallelsearch.cli.main"),
+        ("gateway", "gateway.__main__, gateway.keys, parallelsearch.cli.main"),
         ("retriever", "retriever.app, retriever.commands, retriever.index.build, parallelsearch.cli.main"),
         ("policy", "policy.serving"),
     ],
