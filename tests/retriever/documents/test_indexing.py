@@ -1,10 +1,6 @@
 """From a folder to an index and on: what changed is read and encoded, what did not is kept, and nothing is ever half published."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 from document_files import write_bomb, write_docx, write_pdf
@@ -205,36 +201,6 @@ def test_approximate_kinds_follow_a_folder_too(folder, apply, index, kind, capsy
     apply(Sync(folder), kind=kind)
     assert "4 of 5 passages were encoded before" in capsys.readouterr().err
     assert len(set(sources(index))) == 4
-
-
-def run(*arguments, **options):
-    command = [sys.executable, "-m", "retriever", "index", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
-
-
-@pytest.mark.timeout(300)
-def test_killed_at_any_moment_a_sync_leaves_the_old_index_or_the_new_one(folder, apply, index):
-    first = apply(Sync(folder))
-    for number in range(40):
-        (folder / f"{number}.txt").write_text(f"Document number {number}. " + f"It says {number} many times. " * 60)
-    for moment in ("document", "block-0000000.part", "data/vectors.npy"):
-        process = run("sync", folder, "--index", index)
-        until = time.monotonic() + 60
-        while not (index / ".building" / moment).exists() and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        served = read_manifest(index)
-        open_index(index).close()
-        if process.returncode == 0 or served.version != first.version:
-            break
-        assert served == first
-    process = run("sync", folder, "--index", index)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    assert len(records(index)) == 43
-    assert not (index / ".building").exists()
-    open_index(index).close()
 
 
 def test_commands_refuse_in_one_line(folder, tmp_path, index, write_corpus, rows):

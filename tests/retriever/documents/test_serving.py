@@ -91,22 +91,23 @@ def test_indexes_are_searched_by_name_and_share_an_encoder(serving):
     assert (answer["index"]["name"], answer["index"]["documents"]) == ("notes", 12)
 
 
-@pytest.mark.parametrize("method", ["dense", "bm25", "hybrid"])
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"source": "old/1.md"}, {"old/1.md"}),
-        ({"source": "old/*"}, {f"old/{n}.md" for n in range(4)}),
-        ({"after": "2024-01-11"}, {"10.md", "11.md"}),
-        ({"after": "2024-01-11T00:00:01Z"}, {"11.md"}),
-        ({"before": "2024-01-02"}, {"old/0.md"}),
-        ({"after": "2024-01-02", "before": "2024-01-04", "metadata": {"team": "red"}}, {"old/1.md"}),
-        ({"source": "nothing"}, set()),
-        ({}, {*(f"old/{n}.md" for n in range(4)), *(f"{n}.md" for n in range(4, 12))}),
-    ],
-)
-def test_a_filter_lets_through_what_passes_and_all_of_it(serving, method, given, expected):
-    assert sources(found(serving, "deep lake salt number", index="notes", filter=given, method=method)) == expected
+FILTERS = [
+    ({"source": "old/1.md"}, {"old/1.md"}),
+    ({"source": "old/*"}, {f"old/{n}.md" for n in range(4)}),
+    ({"after": "2024-01-11"}, {"10.md", "11.md"}),
+    ({"after": "2024-01-11T00:00:01Z"}, {"11.md"}),
+    ({"before": "2024-01-02"}, {"old/0.md"}),
+    ({"after": "2024-01-02", "before": "2024-01-04", "metadata": {"team": "red"}}, {"old/1.md"}),
+    ({"source": "nothing"}, set()),
+    ({}, {*(f"old/{n}.md" for n in range(4)), *(f"{n}.md" for n in range(4, 12))}),
+]
+
+
+def test_a_filter_lets_through_what_passes_and_all_of_it(serving):
+    for method in ("dense", "bm25", "hybrid"):
+        for given, expected in FILTERS:
+            rows = found(serving, "deep lake salt number", index="notes", filter=given, method=method)
+            assert sources(rows) == expected, (method, given)
 
 
 def test_a_filter_that_makes_no_sense_is_refused_and_names_its_field(serving):
