@@ -24,6 +24,7 @@ class WordCounter:
 
 
 def split(document, counter=None, **options):
+    options = {"chunk_tokens": 64, "overlap_tokens": 8} | options
     return list(Splitter(counter or WordCounter(), Splitting(**options)).split(document))
 
 

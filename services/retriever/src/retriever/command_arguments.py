@@ -11,7 +11,8 @@ from pathlib import Path
 from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearchError
 from retriever.documents.formats import SUFFIXES, format_of
 
-CHUNK_TOKENS, OVERLAP_TOKENS = 256, 32
+CHUNK_TOKENS, OVERLAP_TOKENS = 128, 16
+"""What found most evidence in the words that the policy reads of a passage: benchmarks/documents_recall.py."""
 INDEX_HELP = "The name of an index in the folder RETRIEVER_INDEXES, or its folder."
 INDEXES = "RETRIEVER_INDEXES"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -128,6 +128,7 @@ def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, mi
         milvus=milvus,
         documents=rules,
         change=change,
+        keep=manifest.documents.keep,
     )
     build(plan)
 

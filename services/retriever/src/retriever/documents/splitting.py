@@ -27,8 +27,8 @@ _TITLE_SHARE = 4
 class Splitting:
     """How long chunks are and how much of one is repeated at the head of the next, in tokens."""
 
-    chunk_tokens: int = 256
-    overlap_tokens: int = 32
+    chunk_tokens: int
+    overlap_tokens: int
 
     def __post_init__(self) -> None:
         if self.chunk_tokens < LEAST_CHUNK_TOKENS:

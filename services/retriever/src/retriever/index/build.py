@@ -159,9 +159,10 @@ def _source(plan: BuildPlan, published: Manifest | None) -> CorpusSource:
 
 
 def _same_chunks(plan: BuildPlan, published: Manifest) -> bool:
-    """Whether its passages are what this plan would make of the same documents; what is counted does not count."""
-    rules = replace(published.documents, documents=0) if published.documents else None
-    return rules == plan.documents and published.encoder.same_vectors_as(plan.encoder.identity)
+    """Whether its passages are what this plan would make of the same documents."""
+    if published.documents is None or plan.documents is None:
+        return False
+    return published.documents.same_passages_as(plan.documents) and published.encoder.same_vectors_as(plan.encoder.identity)
 
 
 def _known(plan: BuildPlan, published: Manifest | None) -> KnownVectors | None:
@@ -283,7 +284,7 @@ def _describe(
         sources=sources,
         built_at=datetime.now(UTC).isoformat(timespec="seconds"),
         build_seconds=round(seconds, 1),
-        documents=replace(plan.documents, documents=len(read_records(data))) if plan.documents else None,
+        documents=replace(plan.documents, documents=len(read_records(data)), keep=plan.keep) if plan.documents else None,
     )
 
 

@@ -66,6 +66,13 @@ class DocumentRules:
     base_url: str = ""
     documents: int = 0
     """How many there are, whatever became of them."""
+    keep: int = 2
+    """Versions that stay on disk."""
+
+    def same_passages_as(self, other: DocumentRules) -> bool:
+        """Whether both make the same passages of the same documents."""
+        mine, theirs = ((each.chunk_tokens, each.overlap_tokens, each.base_url) for each in (self, other))
+        return mine == theirs
 
 
 @dataclass(frozen=True, slots=True)
