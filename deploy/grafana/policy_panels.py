@@ -18,6 +18,18 @@ POLICY = Dashboard(
                     (Query("max by (instance, model) (parallelsearch_policy_version)", "{{model}} {{instance}}"),),
                 ),
                 Panel(
+                    "Replicas by version",
+                    "That take rollouts, as a gateway sees them; two versions at once are a roll-out under way.",
+                    Unit.COUNT,
+                    (Query("sum by (version) (max by (replica, version) (parallelsearch_policy_replica))", "version {{version}}"),),
+                ),
+                Panel(
+                    "Requests moved",
+                    "That went on to another replica after a failure, in an hour.",
+                    Unit.COUNT,
+                    (Query("sum(increase(parallelsearch_policy_moves_total[1h]))", "moved"),),
+                ),
+                Panel(
                     "Changes of weights",
                     "By outcome, in an hour.",
                     Unit.COUNT,

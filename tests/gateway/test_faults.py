@@ -1,52 +1,21 @@
 """What the caller sees when something fails, with real processes that are killed and stopped."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import httpx2
 import psutil
 import pytest
 from gateway_fakes import QUESTION
+from processes import UPSTREAM, Process, free_port, wait_for
 
 pytestmark = pytest.mark.load
-UPSTREAM = str(Path(__file__).parents[1] / "support" / "upstream_process.py")
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-class Process:
-    def __init__(self, command, port, **environment):
-        self.command, self.port, self.environment = command, port, environment
-        self.start()
-
-    def start(self):
-        environment = os.environ | self.environment
-        self.process = subprocess.Popen(self.command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self.listens, 60)
-
-    def listens(self):
-        with socket.socket() as tried:
-            return tried.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Platform:
@@ -85,13 +54,6 @@ class Platform:
 def platform(valkey):
     with ExitStack() as stack:
         yield lambda **settings: Platform(stack, valkey, settings)
-
-
-def wait_for(condition, timeout_s=20):
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_a_killed_retriever_is_503_and_used_again_when_back(platform):

@@ -1,43 +1,46 @@
-"""What platforms of plain processes are made of, beside the services: a cache, the demo index, and questions."""
+"""Processes that tests kill, stop and start again."""
 
-import json
 import os
+import socket
 import subprocess
-import sys
+import time
+from pathlib import Path
 
-from service_stand_ins import free_port
-
-from parallelsearch.demo import demo_file
-from parallelsearch.supervisor.valkey import binary
+UPSTREAM = str(Path(__file__).parent / "upstream_process.py")
 
 
-class Cache:
-    """A real Valkey on a port, that keeps nothing on disk."""
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
 
-    def __init__(self):
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+def wait_for(condition, timeout_s=20):
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+class Process:
+    """A server that is started again on its port after `kill`, which is a SIGKILL."""
+
+    def __init__(self, command, port, **environment):
+        self.command, self.port, self.environment = command, port, environment
+        self.start()
 
     def start(self):
-        command = [str(binary()), "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--appendonly", "no"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        environment = os.environ | self.environment
+        self.process = subprocess.Popen(self.command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(self.listens, 60)
 
-    def end(self, sign):
-        self._process.send_signal(sign)
-        self._process.wait(30)
+    def listens(self):
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", self.port)) == 0
 
+    def signal(self, number):
+        self.process.send_signal(number)
 
-def demo_index(folder):
-    index = folder / "index"
-    build = [sys.executable, "-m", "retriever", "index", "build", str(demo_file("corpus.jsonl")), "--out", str(index)]
-    subprocess.run(build, check=True, capture_output=True)
-    return index
-
-
-def demo_questions():
-    return [json.loads(line)["question"] for line in demo_file("questions.jsonl").read_text().splitlines()]
-
-
-def cached(folder):
-    """An environment in which prepared models lie in this folder."""
-    return os.environ | {"PARALLELSEARCH_CACHE_DIR": str(folder)}
+    def kill(self):
+        self.process.kill()
+        self.process.wait()

@@ -1,4 +1,4 @@
-"""A stand-in as a process of its own, to be killed and stopped: `python upstream_process.py policy|retriever PORT`."""
+"""A stand-in as a process of its own, to be killed and stopped: `python upstream_process.py policy|retriever PORT [VERSION]`."""
 
 import sys
 
@@ -16,6 +16,6 @@ class Endless:
 
 
 if __name__ == "__main__":
-    kind, port = sys.argv[1:]
-    app = fake_policy(Endless()) if kind == "policy" else fake_retriever(PASSAGES)
+    kind, port, *version = sys.argv[1:]
+    app = fake_policy(Endless(), version=version[0] if version else "7") if kind == "policy" else fake_retriever(PASSAGES)
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_config=None, access_log=False)

@@ -23,6 +23,10 @@ CACHE = Counter("parallelsearch_cache_total", "Sub-queries by what the cache did
 ANSWER_CACHE = Counter("parallelsearch_answer_cache_total", "Answers by what the cache of answers did", ["outcome"])
 CACHE_UP = Gauge("parallelsearch_cache_up", "1 while the cache answers")
 CIRCUIT_OPEN = Gauge("parallelsearch_circuit_open", "1 while an upstream is left alone after failures in a row", ["upstream"])
+POLICY_REPLICA = Gauge(
+    "parallelsearch_policy_replica", "A replica of the policy with its version: 1 while it takes rollouts", ["replica", "version"]
+)
+POLICY_MOVES = Counter("parallelsearch_policy_moves_total", "Requests that went on to another replica after a failure")
 CALLS = Counter("parallelsearch_calls_total", "Requests of the public API by the name of their key", ["key"])
 REFUSED = Counter("parallelsearch_refused_total", "Requests over their key's limit (429)", ["key", "limit"])
 STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored")

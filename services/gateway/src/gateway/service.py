@@ -12,12 +12,13 @@ from gateway.chat import MODES
 from gateway.citations import cite
 from gateway.condense import condense
 from gateway.places import Places
+from gateway.replicas import PinnedPolicy
 from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
 from gateway.streaming import AnswerStream
 from gateway.tracing import TracingObserver
-from gateway.upstreams import ConnectedPolicy, Upstreams
+from gateway.upstreams import Upstreams
 from parallelsearch.errors import (
     DeadlineExceeded,
     InvalidInput,
@@ -70,24 +71,30 @@ class AnswerService:
             Overloaded: too many answers are being worked on.
             RetrievalFailed, UpstreamUnavailable, DeadlineExceeded: the rollout failed; the trajectory so far is in the extensions.
         """
-        policy = self._upstreams.policy()
-        _check_model(request, policy)
+        with self._upstreams.policies.rollout() as policy:
+            return await self._answer(request, owner, policy, observer, answer_id or new_id())
+
+    async def _answer(
+        self, request: AnswerRequest, owner: str, policy: PinnedPolicy, observer: RolloutObserver | None, answer_id: str
+    ) -> TrajectoryModel:
+        identity = policy.description.identity
+        _check_model(request, identity.model)
         scope = await self._scope(request.index, request.filter)
-        key = self._answers.key(request, policy.description.identity, self._upstreams.versions.of(scope.index))
+        key = self._answers.key(request, identity, self._upstreams.versions.of(scope.index))
         if key is not None and (known := await self._answers.get(key)) is not None:
-            return known.model_copy(update={"id": answer_id or new_id(), "detail": FROM_CACHE})
-        trajectory = await self._run(request, scope, policy, self._observed(observer), answer_id or new_id())
+            return known.model_copy(update={"id": answer_id, "detail": FROM_CACHE})
+        trajectory = await self._run(request, scope, policy, self._observed(observer), answer_id)
         metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
         if self._store is not None:
             await self._store.put(owner, wire)
         raise_for_failure(trajectory, wire)
-        if key is not None:
+        if key is not None and set(wire.policy.versions) <= {identity.version}:
             await self._answers.put(key, wire)
         return wire
 
     async def _run(
-        self, request: AnswerRequest, scope: Scope, policy: ConnectedPolicy, observer: RolloutObserver | None, answer_id: str
+        self, request: AnswerRequest, scope: Scope, policy: PinnedPolicy, observer: RolloutObserver | None, answer_id: str
     ) -> Trajectory:
         rollout = RolloutRequest(
             id=answer_id,
@@ -99,14 +106,14 @@ class AnswerService:
         )
         search = self._search.for_request(request.cache, observer, scope)
         with self._places.one():
-            return await run_rollout(rollout, policy.client, search, identity=policy.description.identity, observer=observer)
+            return await run_rollout(rollout, policy, search, identity=policy.description.identity, observer=observer)
 
     async def standalone_question(self, chat: ChatRequest) -> str | None:
         """The conversation as one question, where that is asked for and works."""
         if not self._settings.condense_chats or not chat.is_follow_up:
             return None
-        with self._places.one():
-            return await condense(chat, self._upstreams.policy_http, self._upstreams.policy().description.identity.model)
+        with self._places.one(), self._upstreams.policies.rollout() as policy:
+            return await condense(chat, policy.http, policy.description.identity.model)
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """The same batch search without a policy; an empty list of queries gives an empty list."""
@@ -140,7 +147,7 @@ class AnswerService:
         """The names of the indexes beside the default one."""
         return tuple(name for name in self._upstreams.versions.names if name)
 
-    def _rollout_settings(self, request: AnswerRequest, policy: ConnectedPolicy) -> RolloutSettings:
+    def _rollout_settings(self, request: AnswerRequest, policy: PinnedPolicy) -> RolloutSettings:
         description = policy.description
         observation = ObservationSettings(special_tokens=description.special_tokens)
         layout = self._settings.policy_layout or description.layout
@@ -161,8 +168,8 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def _check_model(request: AnswerRequest, policy: ConnectedPolicy) -> None:
-    served = (*MODES, policy.description.identity.model)
+def _check_model(request: AnswerRequest, model: str) -> None:
+    served = (*MODES, model)
     if request.model is not None and request.model not in served:
         message = f"{request.model!r} is not served here; there are: {', '.join(name for name in served if name)}"
         raise InvalidInput(f"model: {message}", extensions={"errors": [{"field": "model", "message": message}]})

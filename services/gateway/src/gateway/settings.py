@@ -21,6 +21,9 @@ class GatewaySettings(ServiceSettings):
     port: int = Field(default=8080, ge=1, le=65535)
     retriever_url: str = Field(default="http://127.0.0.1:8001", validation_alias="RETRIEVER_URL")
     policy_base_url: str = Field(default="http://127.0.0.1:8002/v1", validation_alias="POLICY_BASE_URL")
+    """One address, or several replicas with commas between."""
+    policy_discovery: Literal["list", "dns"] = Field(default="list", validation_alias="POLICY_DISCOVERY")
+    """`dns`: each address that the host of `policy_base_url` resolves to is a replica."""
     policy_model: str | None = Field(default=None, validation_alias="POLICY_MODEL")
     policy_api_key: SecretStr | None = Field(default=None, validation_alias="POLICY_API_KEY")
     policy_layout: Layout | None = Field(default=None, validation_alias="POLICY_LAYOUT")
@@ -32,6 +35,7 @@ class GatewaySettings(ServiceSettings):
     store_retention_days: float = Field(default=30.0, gt=0)
     trainer_timeout_s: float = Field(default=600.0, gt=0)
     policy_timeout_s: float = Field(default=120.0, gt=0)
+    policy_probe_timeout_s: float = Field(default=10.0, gt=0)
     retriever_timeout_s: float = Field(default=10.0, gt=0)
     cache_timeout_s: float = Field(default=0.1, gt=0)
     cache_ttl_s: int = Field(default=86_400, ge=1)

@@ -10,28 +10,23 @@ from dataclasses import dataclass
 import httpx2
 import structlog
 
+from gateway.addresses import listed, resolved
 from gateway.breaker import CircuitBreaker
 from gateway.cache import SearchCache
 from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
+from gateway.replicas import PolicyReplicas
 from gateway.settings import GatewaySettings
-from gateway.tokenizers import Tokenizers
 from gateway.tracing import TracedTransport
 from parallelsearch.clients.aiohttp_transport import AiohttpTransport
 from parallelsearch.clients.http import KEEP_ALIVE_S
-from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
+from parallelsearch.clients.policy import PolicyHttp
 from parallelsearch.clients.retriever import RetrieverClient
-from parallelsearch.errors import InvalidInput, ParallelSearchError, UpstreamUnavailable
+from parallelsearch.errors import InvalidInput, ParallelSearchError
 from servicekit.health import Readiness
 from servicekit.tracing import Tracing
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectedPolicy:
-    client: PolicyClient
-    description: PolicyDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,11 @@ CONNECTIONS = 4_096
 def _chain(given: httpx2.AsyncBaseTransport | None, upstream: str, tracing: Tracing | None) -> httpx2.AsyncBaseTransport:
     """From the outside in: traced, broken off while the upstream fails, over a pool."""
     transport = CircuitBreaker(given or AiohttpTransport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S), upstream)
-    return TracedTransport(transport, upstream, tracing.tracer) if tracing is not None and tracing.is_on else transport
+    return (
+        TracedTransport(transport, upstream.partition(" ")[0], tracing.tracer)
+        if tracing is not None and tracing.is_on
+        else transport
+    )
 
 
 class Upstreams:
@@ -60,11 +59,15 @@ class Upstreams:
     def __init__(self, settings: GatewaySettings, transports: Transports = REAL, tracing: Tracing | None = None) -> None:
         api_key = settings.policy_api_key.get_secret_value() if settings.policy_api_key else ""
         self._settings = settings
-        self.policy_http = PolicyHttp(
-            settings.policy_base_url,
-            timeout_s=settings.policy_timeout_s,
-            api_key=api_key,
-            transport=_chain(transports.policy, "policy", tracing),
+
+        def connect(url: str) -> PolicyHttp:
+            name = "policy" if url == settings.policy_base_url else f"policy {httpx2.URL(url).netloc.decode()}"
+            transport = _chain(transports.policy, name, tracing)
+            return PolicyHttp(url, timeout_s=settings.policy_timeout_s, api_key=api_key, transport=transport)
+
+        addresses = (resolved if settings.policy_discovery == "dns" else listed)(settings.policy_base_url)
+        self.policies = PolicyReplicas(
+            addresses, connect, model=settings.policy_model, probe_timeout_s=settings.policy_probe_timeout_s
         )
         self.retriever = RetrieverClient(
             settings.retriever_url,
@@ -76,30 +79,19 @@ class Upstreams:
         self.versions = IndexVersions()
         self.default_index = "default"
         self.flights = Flights(self.cache, self.retriever, self.versions)
-        self._tokenizers = Tokenizers()
-        self._policy: ConnectedPolicy | None = None
-        self._policy_fault = "not asked yet"
         self._retriever_fault = "not asked yet"
 
-    def policy(self) -> ConnectedPolicy:
-        """The policy that is connected.
-
-        Raises:
-            UpstreamUnavailable: none has answered yet.
-        """
-        if self._policy is None:
-            raise UpstreamUnavailable(f"The policy is not ready: {self._policy_fault}", retry_after_s=5)
-        return self._policy
-
     async def readiness(self) -> Readiness:
+        """Ready for traffic while one replica of the policy is; degraded while one is left out."""
+        faults = self.policies.faults
         checks = {
-            "policy": self._policy_fault or "ok",
+            "policy": "; ".join(f"{url}: {fault}" for url, fault in faults.items()) or "ok",
             "retriever": self._retriever_fault or "ok",
             "cache": "ok" if self.redis.is_up else "down: searches go to the retriever",
         }
-        if self._policy is None or self._policy_fault or self._retriever_fault:
-            return Readiness("starting" if self._policy is None else "failed", checks)
-        return Readiness("ready" if self.redis.is_up else "degraded", checks)
+        if not self.policies.is_ready or self._retriever_fault:
+            return Readiness("failed" if self.policies.is_connected else "starting", checks)
+        return Readiness("ready" if self.redis.is_up and not faults else "degraded", checks)
 
     @asynccontextmanager
     async def kept_fresh(self) -> AsyncIterator[None]:
@@ -112,18 +104,18 @@ class Upstreams:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.flights.close()
-            await self.policy_http.close()
+            await self.policies.close()
             await self.retriever.close()
             await self.redis.close()
 
     async def _refresh_for_ever(self) -> None:
         while True:
-            settled = not self._policy_fault and not self._retriever_fault
+            settled = not self.policies.faults and not self._retriever_fault
             await asyncio.sleep(self._settings.upstream_refresh_s if settled else 0.5)
             await self._refresh()
 
     async def _refresh(self) -> None:
-        await asyncio.gather(self._ask_policy(), self._ask_retriever(), self.redis.ping())
+        await asyncio.gather(self.policies.refresh(), self._ask_retriever(), self.redis.ping())
 
     async def _ask_retriever(self) -> None:
         try:
@@ -153,15 +145,3 @@ class Upstreams:
         served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
         message = f"{name!r} is not served here; there are: {served}"
         raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
-
-    async def _ask_policy(self) -> None:
-        try:
-            description = await describe_policy(self.policy_http, self._settings.policy_model)
-        except ParallelSearchError as error:
-            self._policy_fault = error.detail
-            return
-        self._policy_fault = ""
-        if self._policy is None or description != self._policy.description:
-            log.info("policy_connected", model=description.identity.model, version=description.identity.version)
-            local = await self._tokenizers.agreeing(self.policy_http, description)
-            self._policy = ConnectedPolicy(policy_client(self.policy_http, description, local), description)

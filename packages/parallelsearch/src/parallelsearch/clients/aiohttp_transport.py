@@ -38,8 +38,10 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status, headers=response.raw_headers, stream=_Body(response, request))
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        """Breaks off what is under way. A request that comes later opens a new pool."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     def _open_session(self) -> aiohttp.ClientSession:
         """Made with the first request, since aiohttp wants a running event loop."""

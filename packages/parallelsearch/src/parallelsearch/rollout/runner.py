@@ -38,6 +38,8 @@ class _Progress:
 
     environment: SearchEnvironment | None = None
     identity: PolicyIdentity | None = None
+    versions: dict[str, None] = field(default_factory=dict)
+    """Of the policy, in order of their first generation."""
     usage: Usage = field(default_factory=Usage)
     policy_ms: float = 0.0
 
@@ -95,7 +97,9 @@ async def _loop(
         generation = await policy.generate(prompt, environment.segments(), sampling, on_text=on_text)
         policy_ms = (time.perf_counter() - started) * 1000
         progress.policy_ms += policy_ms
-        progress.identity = generation.identity or progress.identity
+        if generation.identity is not None:
+            progress.identity = generation.identity
+            progress.versions[generation.identity.version] = None
         progress.usage = replace(
             progress.usage,
             llm_calls=progress.usage.llm_calls + 1,
@@ -138,6 +142,7 @@ def _record(request: RolloutRequest, progress: _Progress, stop_reason: StopReaso
         usage=usage,
         timings=Timings(total_ms, progress.policy_ms, search_ms, overhead_ms),
         policy=progress.identity or PolicyIdentity(""),
+        policy_versions=tuple(progress.versions),
         index_fingerprint=environment.fingerprint if environment else "",
         detail=detail,
     )

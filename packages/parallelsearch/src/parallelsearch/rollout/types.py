@@ -173,5 +173,7 @@ class Trajectory:
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
     policy: PolicyIdentity = PolicyIdentity("")
+    policy_versions: tuple[str, ...] = ()
+    """All that its generations were sampled from, in order; `policy` is that of the last."""
     index_fingerprint: str = ""
     detail: str = ""

@@ -113,8 +113,11 @@ class TimingsModel(WireModel):
 
 
 class PolicyModel(WireModel):
+    """`version` is that of the last generation, `versions` all that generations were sampled from, in order."""
+
     model: str = ""
     version: str = ""
+    versions: list[str] = []
 
 
 class IndexReference(WireModel):

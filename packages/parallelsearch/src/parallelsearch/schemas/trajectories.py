@@ -47,7 +47,9 @@ def trajectory_to_wire(trajectory: Trajectory, citations: list[wire.Citation] | 
         turns=[_turn_to_wire(turn) for turn in trajectory.turns],
         usage=wire.UsageModel(**asdict(trajectory.usage)),
         timings=wire.TimingsModel(**asdict(trajectory.timings)),
-        policy=wire.PolicyModel(**asdict(trajectory.policy)),
+        policy=wire.PolicyModel(
+            model=trajectory.policy.model, version=trajectory.policy.version, versions=list(trajectory.policy_versions)
+        ),
         index=wire.IndexReference(fingerprint=trajectory.index_fingerprint),
         detail=trajectory.detail,
         citations=citations or [],
@@ -123,7 +125,8 @@ def trajectory_from_wire(model: wire.TrajectoryModel) -> Trajectory:
         turns=tuple(_turn_from_wire(turn) for turn in model.turns),
         usage=Usage(**model.usage.model_dump()),
         timings=Timings(**model.timings.model_dump()),
-        policy=PolicyIdentity(**model.policy.model_dump()),
+        policy=PolicyIdentity(model.policy.model, model.policy.version),
+        policy_versions=tuple(model.policy.versions),
         index_fingerprint=model.index.fingerprint,
         detail=model.detail,
     )
