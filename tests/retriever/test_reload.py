@@ -1,11 +1,16 @@
 """A new index under load, and the end of the process under load: no request fails."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fastapi.testclient import TestClient
+from retriever_process import running_retriever
 
 from retriever.app import create_app, open_retriever
 from retriever.index.build import BuildPlan, build
@@ -85,3 +90,39 @@ def test_swapping_back_and_forth_under_load_fails_no_request_and_mixes_no_indexe
     assert {len(row) for body in bodies for row in body["results"]} <= {6, 9, 12}
     assert all({len(row) for row in body["results"]} == {body["index"]["passages"]} for body in bodies)
     assert bodies[-1]["index"]["passages"] == 12
+
+
+def start_build(corpus, out):
+    command = [sys.executable, "-m", "retriever", "index", "build", str(corpus), "--out", str(out), "--encoder", "minilm"]
+    return subprocess.Popen([*command, "--block-passages", "4"], stderr=subprocess.DEVNULL)
+
+
+def served_passages(client):
+    return len(client.post("/v1/retrieve", json={"queries": ["Monet"], "top_k": 50}).json()["results"][0])
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_build_and_a_killed_reload_leave_an_index_that_is_served(rebuild, rows, tmp_path, monkeypatch):
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    folder = rebuild(6)
+    corpus = tmp_path / "all.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with running_retriever(folder) as (process, client):
+        building = start_build(corpus, folder)
+        until = time.monotonic() + 100
+        while not list(folder.glob(".building/block-*.npy")) and building.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        building.kill()
+        assert building.wait() == -signal.SIGKILL
+        assert client.post("/v1/index/reload", headers=ADMIN).json()["reloaded"] is False
+        assert served_passages(client) == 6
+
+        rebuild(9)
+        with ThreadPoolExecutor(1) as pool:
+            reloading = pool.submit(client.post, "/v1/index/reload", headers=ADMIN)
+            time.sleep(0.01)
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+            reloading.exception(30)
+    with running_retriever(folder) as (_, client):
+        assert served_passages(client) == 9
