@@ -90,8 +90,10 @@ def main() -> None:
                         round(ratio, 2),
                     )
                 )
-    headings = "kind | passages | block | peak, MB | above a build of one passage, MB | "
+    headings = (
+        "kind | passages | block | peak, MB | above a build of one passage, MB | "
         "one block, MB | trained index, MB | ratio (target 1.5)"
+    )
     write_report("build_memory", "Peak memory of a build", markdown(headings, rows), [asdict(row) for row in rows])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,3 +191,18 @@ def test_query_vectors_are_kept_up_to_a_number(encoder):
     first = kept.of(["a", "b"])
     assert np.array_equal(kept.of(["b", "c", "a"])[[0, 2]], first[[1, 0]])
     assert np.allclose(kept.of(["d"]), encoder.encode_queries(["d"]), atol=1e-6)
+
+
+def test_ever_new_shapes_take_no_more_memory():
+    """What runs a matrix product may keep code for each shape that it meets; the shapes that it meets are few."""
+    torch.manual_seed(1)
+    shape = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 96, "vocab_size": 100}
+    bert = BertModel(BertConfig(**shape), add_pooling_layer=False).eval()
+    packed = PackedBert(bert, torch.float32, torch.device("cpu"), "mean")
+    met = set()
+    layer = packed._layers[0]
+    seen = replace(layer, up=lambda hidden: met.add(tuple(hidden.shape)) or layer.up(hidden))
+    packed._layers = [seen]
+    for tokens in range(1, 200):
+        packed(torch.zeros(tokens, 64), [tokens])
+    assert len(met) == 13

@@ -21,6 +21,8 @@ Pooling = Literal["mean", "cls"]
 Product = Callable[[Tensor], Tensor]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls")
 _ROWS_LAID_OUT_FOR = 256
+_TOKENS_STEP, _LENGTH_STEP = 16, 8
+"""Shapes are rounded up to these: oneDNN makes, and keeps, machine code for every shape that it meets."""
 _MASKED = -1e4
 
 
@@ -48,6 +50,7 @@ class PackedBert:
     def __call__(self, words: Tensor, lengths: Sequence[int]) -> Tensor:
         """One row per text, shape (texts, width), float32. `words`: word embeddings of all tokens, shape (tokens, width)."""
         texts = _Texts.of(lengths, self.device)
+        words = functional.pad(words, (0, 0, 0, len(texts.places) - len(words)))
         hidden = self._embedded_norm(words + self._places.index_select(0, texts.places), self._epsilon)
         for layer in self._layers:
             attended = layer.out(self._attention(layer.query_key_value(hidden), texts))
@@ -55,49 +58,50 @@ class PackedBert:
             hidden = layer.norm(layer.down(layer.up(hidden)) + hidden, self._epsilon)
         if self._pooling == "cls":
             return hidden.index_select(0, texts.starts)
-        return torch.segment_reduce(hidden, "mean", lengths=texts.lengths, unsafe=True)
+        return torch.segment_reduce(hidden[: sum(lengths)], "mean", lengths=texts.lengths, unsafe=True)
 
     def _attention(self, joined: Tensor, texts: _Texts) -> Tensor:
         """`joined`: queries, keys and values side by side, shape (tokens, 3 × width)."""
-        if texts.padded is not None:
-            joined = joined.index_select(0, texts.padded)
-        count = len(texts.lengths)
-        split = joined.view(count, -1, 3, self._heads, joined.shape[1] // 3 // self._heads).permute(2, 0, 3, 1, 4)
-        mask = None if texts.mask is None else texts.mask.to(joined.dtype)
+        width, count = joined.shape[1] // 3, len(texts.lengths)
+        shaped = joined.index_select(0, texts.padded).view(count, -1, 3, self._heads, width // self._heads)
+        split, mask = shaped.permute(2, 0, 3, 1, 4), texts.mask.to(joined.dtype)
         attended = functional.scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=mask)
-        attended = attended.transpose(1, 2).reshape(-1, joined.shape[1] // 3)
-        return attended if texts.real is None else attended.index_select(0, texts.real)
+        return attended.transpose(1, 2).reshape(-1, width).index_select(0, texts.real)
 
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Where each text lies among the tokens. The last three are None for texts of one length, which need no padding."""
+    """Where each text lies among the tokens, whose number is rounded up with copies of the first that nobody looks at."""
 
     lengths: Tensor
     starts: Tensor
     places: Tensor
-    padded: Tensor | None = None
-    """Which token stands where in the padded shape; token 0 where none does."""
-    real: Tensor | None = None
-    """Which places of the padded shape hold a token."""
-    mask: Tensor | None = None
+    """Of each token within its text."""
+    padded: Tensor
+    """Which token stands where in the shape (texts, length) that attention needs; token 0 where none does."""
+    real: Tensor
+    """Where each token stands in that shape."""
+    mask: Tensor
 
     @staticmethod
     def of(lengths: Sequence[int], device: torch.device) -> _Texts:
         held = np.asarray(lengths)
         starts = np.cumsum(held) - held
-        steps = np.arange(held.max())
+        steps = np.arange(-(-held.max() // _LENGTH_STEP) * _LENGTH_STEP)
         filled = steps < held[:, None]
-        where = np.where(filled, starts[:, None] + steps, 0)
+        more = -held.sum() % _TOKENS_STEP
 
         def there(values: NDArray[Any]) -> Tensor:
             return torch.from_numpy(values).to(device)
 
-        base = (there(held), there(starts), there(np.broadcast_to(steps, filled.shape)[filled]))
-        if filled.all():
-            return _Texts(*base)
-        mask = np.where(filled, 0.0, _MASKED).astype(np.float32)[:, None, None, :]
-        return _Texts(*base, there(where.ravel()), there(np.flatnonzero(filled)), there(mask))
+        return _Texts(
+            lengths=there(held),
+            starts=there(starts),
+            places=there(np.pad(np.broadcast_to(steps, filled.shape)[filled], (0, more))),
+            padded=there(np.where(filled, starts[:, None] + steps, 0).ravel()),
+            real=there(np.pad(np.flatnonzero(filled), (0, more))),
+            mask=there(np.where(filled, 0.0, _MASKED).astype(np.float32)[:, None, None, :]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
