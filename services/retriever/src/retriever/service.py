@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ from functools import partial
 import structlog
 
 from parallelsearch.clients.web_search import WebSearchClient
-from parallelsearch.errors import ConfigurationError, DeadlineExceeded, InvalidInput, Overloaded, ParallelSearchError
+from parallelsearch.errors import ConfigurationError, InvalidInput, Overloaded, ParallelSearchError
 from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
 from parallelsearch.schemas.retrieval import LEXICAL_METHODS, IndexesModel, IndexModel, Method
 from retriever import metrics
@@ -23,15 +22,8 @@ from retriever.index.opened import OpenIndex
 from retriever.places import IndexPlaces
 from retriever.reranking import Reranker
 from retriever.searcher import NO_FILTER, Ask, Searcher, Served
+from retriever.web import LACKING, search_web
 from servicekit.health import Readiness
-
-_NO_WORDS = "this index serves `dense` only. Build it with --bm25."
-_LACKING: dict[Method, str] = {
-    "bm25": _NO_WORDS,
-    "hybrid": _NO_WORDS,
-    "rerank": "no cross-encoder is configured here. Set RETRIEVER_RERANKER.",
-    "web": "no web search is configured here. Set RETRIEVER_WEB_PROVIDER.",
-}
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +67,7 @@ class Retriever:
         self.faults: dict[str, str] = {}
         default = places.open("", ())
         if default_method not in self._methods(default.manifest):
-            raise ConfigurationError(f"RETRIEVER_METHOD is {default_method}, but {_LACKING[default_method]}")
+            raise ConfigurationError(f"RETRIEVER_METHOD is {default_method}, but {LACKING[default_method]}")
         self._put("", default)
         for name in places.names():
             self._open_at_start(name)
@@ -174,7 +166,9 @@ class Retriever:
         """
         method = method or self._default_method
         if method == "web":
-            return await self._from_web(queries, top_k, scope, min(deadline_s or self._deadline_s, self._deadline_s))
+            within_s = min(deadline_s or self._deadline_s, self._deadline_s)
+            rows, timings, described = await search_web(self._extras.web, queries, top_k, scope, within_s)
+            return Retrieved(rows, timings, described)
         scope = replace(scope, index=self.known(scope.index))
         if not queries:
             return Retrieved([], Timings(), self.describe(scope.index))
@@ -187,35 +181,10 @@ class Retriever:
             if answered.fingerprints == {described.fingerprint}:
                 return Retrieved(answered.rows, answered.timings, described)
 
-    async def _from_web(self, queries: Sequence[str], top_k: int, scope: Scope, deadline_s: float) -> Retrieved:
-        """Past the batcher: it is the API that searches, and the owner's thread has nothing to wait for."""
-        web = self._extras.web
-        if web is None:
-            raise InvalidInput(f"method: web was asked for, but {_LACKING['web']}")
-        if scope != EVERYWHERE:
-            raise InvalidInput("method: web searches no index; leave `index` and `filter` out.")
-        started = time.perf_counter()
-        try:
-            async with asyncio.timeout(deadline_s):
-                rows = await web.search(queries, top_k)
-        except TimeoutError:
-            raise DeadlineExceeded(f"The web search did not answer within {deadline_s:g} s.") from None
-        index = IndexModel(
-            name="web",
-            fingerprint=f"web-{web.provider}",
-            encoder="",
-            dimension=0,
-            metric="rank",
-            kind="web",
-            passages=0,
-            methods=("web",),
-        )
-        return Retrieved(rows, Timings(search_s=time.perf_counter() - started), index)
-
     def _refuse_unserved(self, ask: Ask) -> None:
         index = self._served[ask.scope.index].index
         if ask.method not in self._methods(index.manifest):
-            raise InvalidInput(f"method: {ask.method} was asked for, but {_LACKING[ask.method]}")
+            raise InvalidInput(f"method: {ask.method} was asked for, but {LACKING[ask.method]}")
         if ask.scope.filter != NO_FILTER and index.documents is None:
             raise InvalidInput("filter: this index was built of passages, which have no documents to filter by.")
 
