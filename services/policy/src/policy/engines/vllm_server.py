@@ -5,6 +5,7 @@ The order of calls follows vLLM's own `run_server`; ours are the extension and t
 
 from __future__ import annotations
 
+import asyncio
 import math
 import signal
 import uuid
@@ -121,6 +122,22 @@ def run(arguments: list[str], extend: Extension) -> None:
     uvloop.run(_serve(parse(arguments), extend))
 
 
+async def _drain_on_sigterm(app: FastAPI) -> None:
+    """Stops to listen first and ends the engine last.
+
+    vLLM's own handler ends the engine while the server goes on to take requests, which it then answers with 500. It is replaced
+    once the server has started.
+    """
+    while not getattr(getattr(app.state, "server", None), "started", False):  # noqa: ASYNC110  # uvicorn tells it no other way
+        await asyncio.sleep(0.05)
+
+    def finish() -> None:
+        app.state.server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, finish)
+
+
 async def _serve(args: Namespace, extend: Extension) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -137,6 +154,8 @@ async def _serve(args: Namespace, extend: Extension) -> None:
         # vLLM has built the stack of middleware already; it is built again, with ours, on the first request.
         app.middleware_stack = None
         await stack.enter_async_context(extend(app, VllmEngine(client, args.served_model_name[0])))
+        drain = asyncio.create_task(_drain_on_sigterm(app))
+        stack.callback(drain.cancel)
         shutdown = await serve_http(
             app,
             sock=sock,
@@ -146,6 +165,7 @@ async def _serve(args: Namespace, extend: Extension) -> None:
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=args.shutdown_timeout or None,
         )
     try:
         await shutdown
