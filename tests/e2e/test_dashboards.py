@@ -19,7 +19,7 @@ import pytest
 import yaml
 from compose_platform import Load
 from deployed import ROOT, rules
-from processes import Cache, cached, demo_index, demo_questions
+from platform_parts import Cache, cached, demo_index, demo_questions
 from replicas import Replica
 from service_stand_ins import free_port
 

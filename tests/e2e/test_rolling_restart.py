@@ -13,7 +13,7 @@ import time
 import httpx2
 import pytest
 from compose_platform import QUESTION, Load
-from processes import Cache, cached, demo_index, demo_questions
+from platform_parts import Cache, cached, demo_index, demo_questions
 from replicas import Balancer, Replica
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
