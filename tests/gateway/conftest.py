@@ -67,7 +67,7 @@ def start_gateway(valkey):
 
         def start(policy, retriever, **settings):
             transports = Transports(httpx2.ASGITransport(app=policy), httpx2.ASGITransport(app=retriever))
-            values = {"redis_url": valkey.url, "upstream_refresh_s": 0.2} | settings
+            values = {"redis_url": valkey.url, "upstream_refresh_s": 0.2, "cache_timeout_s": 2.0} | settings
             return stack.enter_context(TestClient(create_app(GatewaySettings(**values), transports)))
 
         yield start
@@ -81,7 +81,7 @@ def start_live(valkey):
         def start(policy, retriever, **settings):
             policy_url, retriever_url = (stack.enter_context(live(app)).url for app in (policy, retriever))
             urls = {"policy_base_url": f"{policy_url}/v1", "retriever_url": retriever_url, "redis_url": valkey.url}
-            values = urls | {"upstream_refresh_s": 0.2} | settings
+            values = urls | {"upstream_refresh_s": 0.2, "cache_timeout_s": 2.0} | settings
             return stack.enter_context(live(create_app(GatewaySettings(**values))))
 
         yield start
