@@ -15,7 +15,7 @@ PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
 PYTEST := $(VENV_PYTHON) -m pytest
 SAMPLE := Who is older, Claude Monet or Camille Pissarro?
 
-.PHONY: help python run stop test evaluate lint lint-installed format test-compose test-e2e test-k8s test-web web setup-dev lock clean
+.PHONY: help python run stop test evaluate lint lint-installed format test-compose test-e2e test-k8s test-operations test-web web setup-dev lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -43,7 +43,10 @@ test: setup-dev ## Lint, types, import contracts, unit and integration tests
 	@$(PYTEST)
 
 test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
-	@$(PYTEST) -m e2e tests/e2e --timeout 900
+	@$(PYTEST) -m e2e tests/e2e/test_make_run.py --timeout 900
+
+test-operations: setup-dev ## Rolling restarts, dashboards over a live Prometheus, documents and the policy's engine, end to end (20 minutes)
+	@$(PYTEST) -m e2e tests/e2e tests/policy --ignore tests/e2e/test_make_run.py --timeout 900
 
 test-compose: setup-dev ## Build the images and run the platform in containers: up, load, crashes, down (needs a Docker engine)
 	@$(PYTEST) -m compose tests/compose
