@@ -46,7 +46,7 @@ test-e2e: setup-dev ## Start the whole platform with the real policy on ports of
 	@$(PYTEST) -m e2e tests/e2e/test_make_run.py --timeout 900
 
 test-operations: setup-dev ## Rolling restarts, dashboards over a live Prometheus, documents and the policy's engine, end to end (20 minutes)
-	@$(PYTEST) -m e2e tests/e2e tests/policy --ignore tests/e2e/test_make_run.py --timeout 900
+	@$(PYTEST) -m e2e tests/e2e tests/policy tests/retriever --ignore tests/e2e/test_make_run.py --timeout 900
 
 test-compose: setup-dev ## Build the images and run the platform in containers: up, load, crashes, down (needs a Docker engine)
 	@$(PYTEST) -m compose tests/compose

@@ -101,6 +101,7 @@ def served_passages(client):
     return len(client.post("/v1/retrieve", json={"queries": ["Monet"], "top_k": 50}).json()["results"][0])
 
 
+@pytest.mark.e2e  # half a minute
 @pytest.mark.timeout(240)
 def test_a_killed_build_and_a_killed_reload_leave_an_index_that_is_served(rebuild, rows, tmp_path, monkeypatch):
     monkeypatch.setenv("ADMIN_TOKEN", "secret")

@@ -45,6 +45,7 @@ def content(out):
     return manifest, {path.name: path.read_bytes() for path in data.iterdir() if path.name != "manifest.json"}
 
 
+@pytest.mark.e2e  # half a minute
 @pytest.mark.timeout(400)
 def test_a_build_killed_twice_and_finished_is_the_undisturbed_one(tmp_path, write_corpus, rows):
     corpus, disturbed, undisturbed = write_corpus(rows), tmp_path / "disturbed", tmp_path / "undisturbed"
