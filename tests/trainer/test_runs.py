@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import time
@@ -307,6 +308,22 @@ def test_a_run_that_goes_on_with_another_shares_its_checkpoints(start_trainer, p
     trainer.wait(second, "succeeded")
 
     assert [entry["step"] for entry in trainer.get(f"{RUNS}/{second}/checkpoints").json()["checkpoints"]] == [20]
+
+
+def test_a_run_whose_checkpoints_are_taken_away_fails_alone(start_trainer, platform):
+    trainer = start_trainer(gpus=2, max_running=2)
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 20)
+    platform.does("sleep 4")
+    second = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(second, "running")
+    platform.does("exit 0")
+    shutil.rmtree(platform.folder / "runs" / first / "checkpoints")
+    third = trainer.submit(platform.spec()).json()["id"]
+
+    assert trainer.wait(third, "succeeded")
+    assert "resume_from" in trainer.wait(second, "failed")["detail"]
 
 
 def test_a_policy_that_refuses_a_checkpoint_is_named(start_trainer, platform):

@@ -30,7 +30,7 @@ from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import Mode, PolicyIdentity
 from trainer.data.questions import read_questions
 
-SETS = ("hotpotqa", "2wikimultihopqa", "musique", "nq")
+SETS = ("hotpotqa", "2wikimultihopqa")  # whose passages are in the index
 FIRST_PORT, IN_FLIGHT, READY_S = 8100, 64, 240
 
 

@@ -77,7 +77,6 @@ class TrainingRuns:
     def advance(self) -> None:
         """One round: asks the launchers about running runs, then starts queued ones in order while there is room."""
         for run in self.store.list(RunState.RUNNING):
-            drop_old(self.jobs.checkpoints(run.id, run.spec), run.spec.checkpoints.keep)
             self._refresh(run)
         for run in self.store.list(RunState.QUEUED):
             if self._has_room(run):
@@ -113,11 +112,20 @@ class TrainingRuns:
             return
         except InvalidInput as error:
             job, status = None, Status(RunState.FAILED, error.detail)
+        if job is not None:
+            self._tidy(run, ended=status.state.is_final)
         if status.state.is_final:
-            if job is not None:
-                drop_torn(self.jobs.checkpoints(run.id, run.spec))
             lines = self._last_lines(run, job) if job and status.state is RunState.FAILED else ()
             self.store.move(run, status.state, detail=status.detail, last_log_lines=lines)
+
+    def _tidy(self, run: Run, *, ended: bool) -> None:
+        try:
+            checkpoints = self.jobs.checkpoints(run.id, run.spec)
+            drop_old(checkpoints, run.spec.checkpoints.keep)
+            if ended:
+                drop_torn(checkpoints)
+        except OSError as error:
+            log.warning("checkpoints_not_tidied", run=run.id, detail=str(error))
 
     def _last_lines(self, run: Run, job: Job) -> tuple[str, ...]:
         launcher, tail, offset = self._launcher(run.spec.launcher), b"", 0
