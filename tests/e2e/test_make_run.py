@@ -18,7 +18,7 @@ import openai
 import pytest
 from service_stand_ins import free_port
 from shared_data import shared_data
-from traces import assert_one_trace_holds_all, read_spans
+from traces import assert_one_trace_holds_all, read_spans, whole_traces
 
 from parallelsearch.protocol.actions import parse_turn
 from parallelsearch.rollout.types import Answer, Search
@@ -165,14 +165,6 @@ def test_one_exported_trace_shows_all_services_and_the_sub_queries_side_by_side(
         assert time.monotonic() < until
         time.sleep(1)
     assert_one_trace_holds_all(whole, sub_queries=2, llm_calls=2)
-
-
-def whole_traces(spans):
-    """Spans of answers that all three services have exported; each exports every few seconds, and when it likes."""
-    roots = {span.trace for span in spans if span.name == "POST /v1/answers"}
-    services = [{span.trace for span in spans if span.service == name} for name in ("gateway", "retriever", "policy")]
-    whole = roots.intersection(*services)
-    return [span for span in spans if span.trace in whole]
 
 
 def test_search_without_a_policy(platform):

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 import httpx2
 from gateway_fakes import BOTH, DONE, QUESTION, fake_policy
 from live import live
-from traces import assert_one_trace_holds_all, read_spans
+from traces import assert_one_trace_holds_all, read_spans, whole_traces
 
 from gateway.app import create_app as create_gateway
 from gateway.settings import GatewaySettings
@@ -24,7 +24,13 @@ def test_one_exported_trace_shows_gateway_retriever_and_policy(index_folder, tmp
         gateway = stack.enter_context(live(create_gateway(GatewaySettings(**urls, trace_file=path))))
         assert httpx2.post(f"{gateway.url}/v1/answers", json={"question": QUESTION}).json()["answer"] == "Camille Pissarro"
     tracing.close()
-    assert_one_trace_holds_all(read_spans(path), sub_queries=2, llm_calls=2)
+    spans = read_spans(path)
+    assert_one_trace_holds_all(spans, sub_queries=2, llm_calls=2)
+    answer = next(span for span in spans if span.name == "POST /v1/answers")
+    whole = [span for span in spans if span.trace == answer.trace]
+    assert whole_traces(spans) == whole
+    for late in (span for span in whole if span is answer or span.service != "gateway"):
+        assert whole_traces([span for span in spans if span is not late]) == []
 
 
 def test_probes_are_not_traced(index_folder, tmp_path):

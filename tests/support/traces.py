@@ -16,7 +16,8 @@ class Span:
 
 
 def read_spans(path):
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    """All spans of a file of lines; a line that is still being written is left for the next look."""
+    rows = [json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines()]
     return [
         Span(
             row["resource"]["attributes"]["service.name"].removeprefix("parallelsearch-"),
@@ -40,6 +41,22 @@ def ways(spans, root):
         return (*(way(above) if above else ()), f"{span.service}: {span.name}")
 
     return [way(span) for span in by_id.values()]
+
+
+def whole_traces(spans):
+    """Spans of the answers of which everything has arrived: each service exports on its own, every few seconds.
+
+    A service exports a span when it ends, so behind an answer's own span stand all of the gateway's; for each of its
+    calls to another service the span of that service must have come too.
+    """
+    above = {(span.trace, span.parent) for span in spans}
+    one_sided = {span.trace for span in spans if _is_a_call(span) and (span.trace, span.id) not in above}
+    whole = {span.trace for span in spans if span.name == "POST /v1/answers"} - one_sided
+    return [span for span in spans if span.trace in whole]
+
+
+def _is_a_call(span):
+    return span.service == "gateway" and span.name.startswith(("policy ", "retriever "))
 
 
 def assert_one_trace_holds_all(spans, *, sub_queries, llm_calls):
