@@ -4,13 +4,14 @@
 
 Policy, retriever, Redis, gateway and load generator are processes of their own. Closed loop: each caller asks its next question as
 soon as the last is answered; the first ones are spread over the length of an answer. Every answer is two turns and one search round
-of two sub-queries that nobody asked before.
+of two sub-queries, question and sub-queries of which nobody asked before.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import re
 import subprocess
 import sys
@@ -53,6 +54,7 @@ def held_ms(trajectory: dict) -> float:
 
 async def load(gateway: Server, in_flight: int, seconds: float) -> Run:
     own, failed = [], 0
+    asked = itertools.count()
     length = TURNS * POLICY_S + RETRIEVER_S
     begin = time.perf_counter()
     measured_from, end = begin + length, begin + length + seconds
@@ -62,7 +64,9 @@ async def load(gateway: Server, in_flight: int, seconds: float) -> Run:
         connection = Connection(gateway.port)
         await asyncio.sleep(length * number / in_flight)
         while (sent := time.perf_counter()) < end:
-            status, body = await connection.post("/v1/answers", {"question": "Who was first, this one or that one?"})
+            status, body = await connection.post(
+                "/v1/answers", {"question": f"Who was first in {next(asked)}, this one or that one of {in_flight}?"}
+            )
             took_ms = (time.perf_counter() - sent) * 1000
             if sent < measured_from:
                 continue

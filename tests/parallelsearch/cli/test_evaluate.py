@@ -98,6 +98,7 @@ def test_two_modes_are_compared_from_the_command_line(gateway, questions, tmp_pa
         ([], "Usage"),
         (["compare", "here", "there"], "holds no evaluation run"),
         (["run"], "Name at least one file"),
+        (["nq", "--layout", "compact", "--out", "x"], "--layout goes with --direct"),
     ],
 )
 def test_what_is_missing_is_said(arguments, said, tmp_path):

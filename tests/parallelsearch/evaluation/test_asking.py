@@ -1,14 +1,18 @@
 import asyncio
 import json
 
+import gateway_fakes
 import httpx2
 import pytest
 from evaluation_fakes import a_question, a_trajectory, answer, search
+from live import live
 
 from parallelsearch.clients.answers import AnswersClient, GatewayProblem, GatewayUnreachable
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.evaluation.asking import ATTEMPTS, DirectAsker, GatewayAsker
 from parallelsearch.evaluation.plan import Cell, Job, Limits
+from parallelsearch.evaluation.stacks import Addresses, connect
+from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import Mode, Passage, PolicyIdentity, StopReason
 from parallelsearch.schemas.trajectories import trajectory_to_wire
@@ -87,3 +91,20 @@ def test_straight_against_policy_and_retriever_a_rollout_is_run_here():
     assert got.turns[0].action.dropped == 1
     assert [p.id for p in got.turns[0].observation[0].passages] == ["1"]
     assert got.answer == "Ann"
+
+
+@pytest.mark.parametrize(("layout", "times", "said"), [(None, 2, "labelled"), (Layout.COMPACT, 1, "compact")])
+def test_straight_a_run_may_be_in_another_layout_than_the_policy_s_own(layout, times, said):
+    policy, passage = gateway_fakes.fake_policy([search("a", "b"), answer("Ann")]), ("1", "Ann", "Ann was born.")
+    retriever = gateway_fakes.fake_retriever({"a": [passage], "b": [passage]})
+
+    async def ask(policy_url, retriever_url):
+        addresses = Addresses("http://none", f"{policy_url}/v1", retriever_url, direct=True)
+        async with connect(addresses, model=None, cache="bypass", corpus="", timeout_s=10, layout=layout) as there:
+            await there.asker.ask(Job(Cell("set", Mode.PARALLEL), a_question()), Limits())
+            return there.stack.layout
+
+    with live(policy) as policy_there, live(retriever) as retriever_there:
+        assert asyncio.run(ask(policy_there.url, retriever_there.url)) == said
+    assert policy.state.contexts[1].count("Ann was born.") == times
+    assert policy.state.contexts[1].count("shown above") == 2 - times

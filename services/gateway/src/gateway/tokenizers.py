@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import structlog
-from tokenizers import Tokenizer
 
-from parallelsearch.clients.local_tokens import LocalTokens, agreeing_tokens, fetch_tokenizer
+from parallelsearch.clients.local_tokens import LocalTokens, PolicyTokenizer, agreeing_tokens, fetch_tokenizer
 from parallelsearch.clients.policy import PolicyDescription, PolicyHttp
 from parallelsearch.errors import ParallelSearchError
 
@@ -18,7 +17,7 @@ class Tokenizers:
     """Holds the last tokenizer by its fingerprint: replicas and versions of one model share it."""
 
     def __init__(self) -> None:
-        self._held: tuple[str, Tokenizer] | None = None
+        self._held: tuple[str, PolicyTokenizer] | None = None
         self._loading = asyncio.Lock()
 
     async def agreeing(self, http: PolicyHttp, description: PolicyDescription) -> LocalTokens | None:
@@ -35,7 +34,7 @@ class Tokenizers:
             log.warning("tokenizer_disagrees", tokenizer=description.tokenizer)
         return local
 
-    async def _tokenizer(self, http: PolicyHttp, fingerprint: str) -> Tokenizer:
+    async def _tokenizer(self, http: PolicyHttp, fingerprint: str) -> PolicyTokenizer:
         async with self._loading:
             if self._held is None or self._held[0] != fingerprint:
                 self._held = (fingerprint, await fetch_tokenizer(http))

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from parallelsearch.evaluation.questions import Subset
+from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.answers import CacheUse
 
@@ -54,6 +55,7 @@ def run(
     corpus: str = typer.Option("", "--corpus", help="What the index holds, in words, for the report."),
     note: str = typer.Option("", "--note", help="Anything else that the report should say."),
     direct: bool = typer.Option(False, "--direct", help="Straight against policy and retriever instead of through the gateway."),
+    layout: Layout | None = typer.Option(None, "--layout", help="With --direct: another layout than the policy's own."),
     url: str | None = typer.Option(None, "--url", help="The gateway. Default: the platform that runs here."),
     policy: str | None = typer.Option(None, "--policy", help="The policy's address, to describe it or with --direct."),
     retriever: str | None = typer.Option(None, "--retriever", help="The retriever's address, likewise."),
@@ -71,7 +73,7 @@ def run(
     limits = Limits(top_k, max_turns, max_sub_queries, temperature, seed, deadline_s)
     selection = Selection(split, answerable, subset, limit, seed)
     used: CacheUse = "use" if use_cache else "bypass"
-    target = evaluating.Target(url, policy, retriever, direct, used, corpus)
+    target = evaluating.Target(url, policy, retriever, direct, used, corpus, layout)
     if canary is not None:
         watch = evaluating.Watch(canary, interval_s, host, port, rounds)
         raise typer.Exit(evaluating.watch(watch, target, selection, limits, mode[0], tuple(model)))

@@ -25,6 +25,7 @@ from parallelsearch.evaluation.selection import Selected, Selection, select
 from parallelsearch.evaluation.session import Plan, carry_out, read_manifest
 from parallelsearch.evaluation.stacks import Addresses, Connected, connect
 from parallelsearch.evaluation.store import RunFolder
+from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.answers import CacheUse
 
@@ -49,7 +50,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What it is asked of; addresses left out are those of the platform that runs here."""
+    """What it is asked of; addresses left out are those of the platform that runs here. `layout` is for asking straight."""
 
     url: str | None
     policy: str | None
@@ -57,6 +58,7 @@ class Target:
     direct: bool
     cache: CacheUse
     corpus: str
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def evaluate(wanted: Wanted, target: Target, selection: Selection, limits: Limit
         raise InvalidInput(
             "Asked straight, a policy has one model: leave --direct out, or run each model into a folder of its own."
         )
+    if target.layout is not None and not target.direct:
+        raise InvalidInput("The gateway's layout is its own (POLICY_LAYOUT): --layout goes with --direct.")
     if wanted.out is None:
         raise InvalidInput("Say where the run is kept: --out FOLDER. The same command again goes on where it stopped.")
     needs_libraries()
@@ -194,7 +198,9 @@ def connected(target: Target, model: str | None, limits: Limits) -> AbstractAsyn
         api_key=here.api_key(),
         policy_api_key=os.environ.get(POLICY_KEY, ""),
     )
-    return connect(addresses, model=model, cache=target.cache, corpus=target.corpus, timeout_s=limits.deadline_s)
+    return connect(
+        addresses, model=model, cache=target.cache, corpus=target.corpus, timeout_s=limits.deadline_s, layout=target.layout
+    )
 
 
 def read_set(name: str) -> QuestionSet:

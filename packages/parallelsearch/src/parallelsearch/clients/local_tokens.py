@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
+from parallelsearch.clients.byte_pairs import Encode, encoder_of
 from parallelsearch.clients.policy_http import PolicyHttp
 from parallelsearch.clients.policy_routes import tokenize_message, tokenize_text
 from parallelsearch.errors import UpstreamUnavailable
@@ -27,21 +28,29 @@ _PASSAGES = (
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyTokenizer:
+    """A tokenizer, and how texts are made ids with it."""
+
+    tokenizer: Tokenizer
+    encode: Encode
+
+
+@dataclass(frozen=True, slots=True)
 class LocalTokens:
     """Token ids of texts, and of user messages between what the chat template puts around them."""
 
-    tokenizer: Tokenizer
+    encode: Encode
     before: str
     after: str
 
     def text(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids)
+        return tuple(self.encode(text))
 
     def message(self, text: str) -> tuple[int, ...]:
         return self.text(self.before + text + self.after)
 
 
-async def fetch_tokenizer(http: PolicyHttp) -> Tokenizer:
+async def fetch_tokenizer(http: PolicyHttp) -> PolicyTokenizer:
     """What the policy says its tokenizer is.
 
     Raises:
@@ -50,22 +59,27 @@ async def fetch_tokenizer(http: PolicyHttp) -> Tokenizer:
     """
     content = await http.get_bytes(PATH)
     try:
-        # A second's work for a large vocabulary.
-        return await asyncio.to_thread(Tokenizer.from_buffer, content)
+        # Two seconds' work for a large vocabulary.
+        return await asyncio.to_thread(_read, content)
     except ValueError as error:
         raise UpstreamUnavailable(f"The policy's /{PATH} is not a tokenizer.") from error
 
 
-async def agreeing_tokens(http: PolicyHttp, model: str, tokenizer: Tokenizer) -> LocalTokens | None:
-    """The tokenizer with the policy's chat template around it; None where it gives other ids than the policy."""
+def _read(content: bytes) -> PolicyTokenizer:
+    tokenizer = Tokenizer.from_buffer(content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    return PolicyTokenizer(tokenizer, encoder_of(tokenizer))
+
+
+async def agreeing_tokens(http: PolicyHttp, model: str, own: PolicyTokenizer) -> LocalTokens | None:
+    """The tokenizer with the policy's chat template around it; None where it gives other ids than the policy."""
     question = QUESTIONS[0]
-    whole = tokenizer.decode(list(await tokenize_message(http, model, question)), skip_special_tokens=False)
+    whole = own.tokenizer.decode(list(await tokenize_message(http, model, question)), skip_special_tokens=False)
     before, found, after = whole.partition(question)
     if not found:
         return None
-    local = LocalTokens(tokenizer, before, after)
+    local = LocalTokens(own.encode, before, after)
     for message in _messages():
         if local.message(message) != await tokenize_message(http, model, message):
             return None

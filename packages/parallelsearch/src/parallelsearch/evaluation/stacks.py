@@ -12,6 +12,7 @@ from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import ParallelSearchError
 from parallelsearch.evaluation.asking import Asker, DirectAsker, GatewayAsker
 from parallelsearch.evaluation.wire import StackModel
+from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
 from parallelsearch.schemas.answers import CacheUse
 from parallelsearch.schemas.retrieval import IndexModel
@@ -40,9 +41,9 @@ class Connected:
 
 @asynccontextmanager
 async def connect(
-    addresses: Addresses, *, model: str | None, cache: CacheUse, corpus: str, timeout_s: float
+    addresses: Addresses, *, model: str | None, cache: CacheUse, corpus: str, timeout_s: float, layout: Layout | None = None
 ) -> AsyncIterator[Connected]:
-    """The stack behind the addresses.
+    """The stack behind the addresses; asked straight, `layout` takes the place of the policy's own.
 
     Raises:
         UpstreamUnavailable: asked straight, policy or retriever cannot be reached.
@@ -53,6 +54,7 @@ async def connect(
     try:
         if addresses.direct:
             description, index = await describe_policy(policy, model), await retriever.index()
+            description = replace(description, layout=layout or description.layout)
             settings = rollout_settings(description)
             asker: Asker = DirectAsker(policy_client(policy, description), retriever, settings, description.identity)
             yield Connected(asker, describe("policy and retriever, straight", description, index, corpus=corpus, cache="none"))
