@@ -111,9 +111,22 @@ def contexts(policies):
 
 def test_a_rollout_stays_on_its_replica_and_rollouts_are_spread(valkey):
     policies = [fake_policy([BOTH, DONE] * 40) for _ in range(2)]
+    arrived = []
+
+    def once_all_are_there(policy):
+        async def app(scope, receive, send):
+            if scope["path"] == "/v1/completions":
+                arrived.append(1)
+                while len(arrived) < 20:
+                    await asyncio.sleep(0.005)
+            await policy(scope, receive, send)
+
+        return app
+
     with ExitStack() as stack:
-        urls = ",".join(f"{stack.enter_context(live(policy)).url}/v1" for policy in policies)
+        servers = [stack.enter_context(live(once_all_are_there(policy), lifespan="off")) for policy in policies]
         retriever = stack.enter_context(live(fake_retriever(PASSAGES)))
+        urls = ",".join(f"{server.url}/v1" for server in servers)
         settings = GatewaySettings(policy_base_url=urls, retriever_url=retriever.url, redis_url=valkey.url)
         gateway = stack.enter_context(live(create_app(settings)))
 
