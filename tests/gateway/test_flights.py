@@ -4,13 +4,15 @@ import random
 import pytest
 import redis
 
-from gateway.cache import SearchCache, cache_key
+from gateway.cache import IndexVersion, SearchCache, cache_key
 from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
 from gateway.search import CachedSearch
 from parallelsearch.errors import RetrievalFailed
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import EVERYWHERE, Passage, SubQueryResult
+
+INDEX = IndexVersion("f1")
 
 
 class SlowRetriever:
@@ -32,7 +34,7 @@ class Replica:
     def __init__(self, url, retriever, ttl_s=100):
         self.link = RedisLink(url, timeout_s=1)
         version = IndexVersions()
-        version.learn("", "f1")
+        version.learn("", INDEX)
         self.flights = Flights(SearchCache(self.link, ttl_s=ttl_s), retriever, version)
         self.search = CachedSearch(self.flights, retriever, version).search
 
@@ -100,7 +102,7 @@ def test_other_top_k_is_another_row(url):
 
 def test_a_claim_whose_owner_died_does_not_hold_a_search_up_for_long(valkey):
     client = redis.Redis(unix_socket_path=str(valkey.socket))
-    client.set(cache_key("a", 3, "f1") + ":claim", 1)
+    client.set(cache_key("a", 3, INDEX) + ":claim", 1)
 
     async def scenario(retriever, search):
         batch = await asyncio.wait_for(search(["a"], 3), 2)
@@ -155,7 +157,7 @@ def test_a_cached_row_is_bit_for_bit_what_was_found_and_is_smaller(valkey):
         assert len(retriever.batches) == 1
 
     run(valkey.url, scenario)
-    value = redis.Redis(unix_socket_path=str(valkey.socket)).get(cache_key("a", 3, "f1"))
+    value = redis.Redis(unix_socket_path=str(valkey.socket)).get(cache_key("a", 3, INDEX))
     assert len(value) < len("é" * 50) * 2
 
 
@@ -172,7 +174,7 @@ def test_rows_expire_about_when_they_should_but_not_all_at_once(valkey):
 
 
 def test_rubbish_in_the_cache_is_searched_for_again(valkey):
-    redis.Redis(unix_socket_path=str(valkey.socket)).set(cache_key("a", 3, "f1"), b"rubbish")
+    redis.Redis(unix_socket_path=str(valkey.socket)).set(cache_key("a", 3, INDEX), b"rubbish")
 
     async def scenario(retriever, search):
         assert (await search(["a"], 3)).results[0].passages[0].id == "a"

@@ -18,6 +18,7 @@ PASSAGES = {
     ],
     "When was Camille Pissarro born?": [("pissarro-1", "Camille Pissarro", "Camille Pissarro was born in 1830.")],
 }
+METHODS = ("dense", "bm25", "hybrid")
 QUESTION = "Who is older, Claude Monet or Camille Pissarro?"
 
 
@@ -149,17 +150,20 @@ def fake_retriever(
     """A batch that holds a query filed as a number is answered as that HTTP status. Batches seen are in `app.state.batches`.
 
     `named` indexes hold the same passages as documents: each is page 2 of a file of its id. What was asked of them is in
-    `app.state.scopes`.
+    `app.state.scopes`, whole requests in `.requests`. `.ranking` is what it says of how it ranks.
     """
     app = FastAPI()
     app.state.batches = []
-    app.state.scopes = []
+    app.state.scopes, app.state.requests = [], []
+    app.state.ranking = "r1"
     app.state.named = list(named)
     app.state.fingerprint = fingerprint
 
     def index(name=""):
         return IndexModel(
             fingerprint=app.state.fingerprint + name,
+            ranking=app.state.ranking,
+            methods=METHODS,
             encoder="none",
             dimension=1,
             metric="inner_product",
@@ -186,6 +190,7 @@ def fake_retriever(
     @app.post("/v1/retrieve")
     async def retrieve(body: RetrieveRequest):
         app.state.batches.append(body.queries)
+        app.state.requests.append(body)
         app.state.scopes.append((body.index, body.filter.model_dump(exclude_defaults=True) if body.filter else None))
         for query in body.queries:
             if isinstance(passages.get(query), int):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from dataclasses import asdict
 
 import orjson
 from pydantic import ValidationError
 
 from gateway import metrics
+from gateway.cache import IndexVersion
 from gateway.redis_link import RedisLink
+from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import PolicyIdentity, StopReason
 from parallelsearch.schemas.answers import AnswerRequest, TrajectoryModel
 
-KEY_VERSION = "2"
-WHAT_COUNTS = {"question", "top_k", "max_turns", "max_sub_queries", "mode", "model", "filter"}
+KEY_VERSION = "3"
+WHAT_COUNTS = {"question", "model", "filter", "method"}
+"""Of a request, beside what the rollout's settings say. For the index its version stands; at temperature 0 a seed does nothing."""
 
 
 class AnswerCache:
@@ -24,12 +28,12 @@ class AnswerCache:
         self._link = link
         self._ttl_s = ttl_s
 
-    def key(self, request: AnswerRequest, policy: PolicyIdentity, fingerprint: str) -> str | None:
+    def key(self, request: AnswerRequest, settings: RolloutSettings, policy: PolicyIdentity, version: IndexVersion) -> str | None:
         """None for a request that must not be answered from a cache, or while the index is unknown."""
-        if not self._ttl_s or request.temperature > 0 or request.cache == "bypass" or not fingerprint:
+        if not self._ttl_s or request.temperature > 0 or request.cache == "bypass" or not version:
             return None
         asked = request.model_dump(mode="json", include=WHAT_COUNTS)
-        what = orjson.dumps([asked, policy.model, policy.version, fingerprint], option=orjson.OPT_SORT_KEYS)
+        what = orjson.dumps([asked, asdict(settings), asdict(policy), asdict(version)], option=orjson.OPT_SORT_KEYS)
         return f"parallelsearch:answer:{KEY_VERSION}:{hashlib.sha256(what).hexdigest()}"
 
     async def get(self, key: str) -> TrajectoryModel | None:

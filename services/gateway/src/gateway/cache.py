@@ -7,7 +7,7 @@ import random
 import unicodedata
 import zlib
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import Enum, auto
 from typing import cast
 
@@ -15,15 +15,25 @@ import orjson
 from redis.asyncio import Redis
 
 from gateway.redis_link import RedisLink
-from parallelsearch.rollout.types import Filter, Passage
+from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
 
-KEY_VERSION = "3"
+KEY_VERSION = "4"
 TTL_JITTER = 0.1
 COMPRESSION_LEVEL = 1
 CLAIM_MS = 2_000
 """A claim of a process that was killed ends by itself."""
 Passages = tuple[Passage, ...]
-NO_FILTER = Filter()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexVersion:
+    """What the retriever answers from, as it says itself (`IndexModel`); false where that is not known yet."""
+
+    fingerprint: str = ""
+    ranking: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.fingerprint)
 
 
 def normalise(query: str) -> str:
@@ -31,11 +41,15 @@ def normalise(query: str) -> str:
     return " ".join(unicodedata.normalize("NFC", query).split())
 
 
-def cache_key(query: str, top_k: int, fingerprint: str, given: Filter = NO_FILTER) -> str:
-    """`query` must be normalised. A new index has a new fingerprint, so nothing old is ever read again."""
-    asked = query if given == NO_FILTER else orjson.dumps([query, asdict(given)]).decode()
-    digest = hashlib.sha256(asked.encode()).hexdigest()
-    return f"parallelsearch:{KEY_VERSION}:{fingerprint}:{top_k}:{digest}"
+def cache_key(query: str, top_k: int, version: IndexVersion, scope: Scope = EVERYWHERE) -> str:
+    """`query` must be normalised. A new index or another way to rank is a new version, so nothing old is ever read again.
+
+    Of the scope all counts but the name of the index, for which its version stands.
+    """
+    where = asdict(scope)
+    del where["index"]
+    digest = hashlib.sha256(orjson.dumps([query, top_k, version.ranking, where])).hexdigest()
+    return f"parallelsearch:{KEY_VERSION}:{version.fingerprint}:{digest}"
 
 
 def _dump(passages: Passages) -> bytes:

@@ -48,6 +48,7 @@ def answer_request(chat: ChatRequest, question: str) -> AnswerRequest:
         mode=MODES[model],
         index=index or chat.index,
         filter=chat.filter,
+        method=chat.method,
         temperature=chat.temperature or 0.0,
         seed=chat.seed,
         stream=bool(chat.stream),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway import metrics
-from gateway.cache import Claim, Passages, SearchCache, cache_key
+from gateway.cache import Claim, IndexVersion, Passages, SearchCache, cache_key
 from parallelsearch.errors import RetrievalFailed
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
@@ -21,26 +21,27 @@ from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
 POLL_S = 0.01
 WAIT_FOR_OTHERS_S = 1.0
 WRITE_AFTER_S = 0.001
+UNKNOWN = IndexVersion()
 
 
 class IndexVersions:
-    """The fingerprints that cache keys carry, by the name of the index (empty: the default one), as the retriever told them."""
+    """The versions that cache keys carry, by the name of the index (empty: the default one), as the retriever told them."""
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+        self._known: dict[str, IndexVersion] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._known)
 
-    def of(self, name: str) -> str:
-        """Empty where it is not known yet."""
-        return self._known.get(name, "")
+    def of(self, name: str) -> IndexVersion:
+        """False where it is not known yet."""
+        return self._known.get(name, UNKNOWN)
 
-    def learn(self, name: str, fingerprint: str) -> None:
-        self._known[name] = fingerprint
+    def learn(self, name: str, version: IndexVersion) -> None:
+        self._known[name] = version
 
-    def replace(self, known: Mapping[str, str]) -> None:
+    def replace(self, known: Mapping[str, IndexVersion]) -> None:
         self._known = dict(known)
 
 
@@ -60,11 +61,11 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What makes two rows the same: the normalised query, top_k, and the index and the filter that are asked for."""
+    """What makes two rows the same: the normalised query, top_k, the index, and the filter and the method that are asked for."""
 
     query: str
     top_k: int
-    fingerprint: str
+    version: IndexVersion
     scope: Scope
 
 
@@ -81,7 +82,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        return cache_key(self.wanted.query, self.wanted.top_k, self.wanted.fingerprint, self.wanted.scope.filter)
+        return cache_key(self.wanted.query, self.wanted.top_k, self.wanted.version, self.wanted.scope)
 
 
 class Flights:
@@ -101,9 +102,9 @@ class Flights:
         """For each normalised query the row to come. The futures are shared: wait for them, do not cancel them."""
         rows: dict[str, asyncio.Future[Landed]] = {}
         new: list[Row] = []
-        fingerprint = self._versions.of(scope.index)
+        version = self._versions.of(scope.index)
         for query in queries:
-            wanted = Wanted(query, top_k, fingerprint, scope)
+            wanted = Wanted(query, top_k, version, scope)
             if wanted in self._under_way:
                 metrics.CACHE.labels("shared").inc()
             else:
@@ -148,7 +149,7 @@ class Flights:
             del self._under_way[row.wanted]
 
     async def _fetch(self, rows: Sequence[Row]) -> None:
-        if not rows[0].wanted.fingerprint:
+        if not rows[0].wanted.version:
             await self._search(rows)
             return
         started = time.perf_counter()
@@ -186,11 +187,12 @@ class Flights:
         try:
             scope = rows[0].wanted.scope
             batch = await self._retriever.search([row.query for row in rows], rows[0].wanted.top_k, scope)
-            if batch.fingerprint:
-                self._versions.learn(scope.index, batch.fingerprint)
+            version = IndexVersion(batch.fingerprint, batch.ranking)
+            if version:
+                self._versions.learn(scope.index, version)
             for row, result in zip(rows, batch.results, strict=True):
-                if not result.failed and batch.fingerprint:
-                    fresh[cache_key(row.query, row.wanted.top_k, batch.fingerprint, scope.filter)] = result.passages
+                if not result.failed and version:
+                    fresh[cache_key(row.query, row.wanted.top_k, version, scope)] = result.passages
                 self._land(row, Landed(result))
         except RetrievalFailed as error:
             self._land_failed(rows, error)

@@ -68,7 +68,8 @@ class CachedSearch:
                 error = landed.error or error
         if error is not None and all(result.failed for result in results.values()):
             raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
-        return SearchBatch(tuple(results[position] for position in range(len(queries))), self._versions.of(self._scope.index))
+        version = self._versions.of(self._scope.index)
+        return SearchBatch(tuple(results[position] for position in range(len(queries))), version.fingerprint, version.ranking)
 
     def _put(
         self, found: SubQueryResult, positions: Sequence[int], queries: Sequence[str], results: dict[int, SubQueryResult]
@@ -84,4 +85,4 @@ class CachedSearch:
         results = tuple(replace(result, query=query) for query, result in zip(queries, batch.results, strict=True))
         for position, result in enumerate(results):
             self._observer.sub_query_landed(position, result)
-        return SearchBatch(results, batch.fingerprint)
+        return SearchBatch(results, batch.fingerprint, batch.ranking)

@@ -32,7 +32,7 @@ from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
 from parallelsearch.rollout.types import Mode, Scope, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
 from parallelsearch.schemas.chat import ChatRequest
-from parallelsearch.schemas.retrieval import FilterModel, scope_of
+from parallelsearch.schemas.retrieval import scope_of
 from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
 from servicekit.tracing import Tracing
 
@@ -79,11 +79,12 @@ class AnswerService:
     ) -> TrajectoryModel:
         identity = policy.description.identity
         _check_model(request, identity.model)
-        scope = await self._scope(request.index, request.filter)
-        key = self._answers.key(request, identity, self._upstreams.versions.of(scope.index))
+        scope = await self._scope(request)
+        settings = self._rollout_settings(request, policy)
+        key = self._answers.key(request, settings, identity, self._upstreams.versions.of(scope.index))
         if key is not None and (known := await self._answers.get(key)) is not None:
             return known.model_copy(update={"id": answer_id, "detail": FROM_CACHE})
-        trajectory = await self._run(request, scope, policy, self._observed(observer), answer_id)
+        trajectory = await self._run(request, settings, scope, policy, self._observed(observer), answer_id)
         metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
         if self._store is not None:
@@ -94,12 +95,18 @@ class AnswerService:
         return wire
 
     async def _run(
-        self, request: AnswerRequest, scope: Scope, policy: PinnedPolicy, observer: RolloutObserver | None, answer_id: str
+        self,
+        request: AnswerRequest,
+        settings: RolloutSettings,
+        scope: Scope,
+        policy: PinnedPolicy,
+        observer: RolloutObserver | None,
+        answer_id: str,
     ) -> Trajectory:
         rollout = RolloutRequest(
             id=answer_id,
             question=request.question,
-            settings=self._rollout_settings(request, policy),
+            settings=settings,
             temperature=request.temperature,
             seed=request.seed,
             deadline_s=request.deadline_s,
@@ -117,7 +124,7 @@ class AnswerService:
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """The same batch search without a policy; an empty list of queries gives an empty list."""
-        scope = await self._scope(request.index, request.filter)
+        scope = await self._scope(request)
         with self._search_places.one():
             batch = await self._search.for_request(request.cache, scope=scope).search(request.queries, request.top_k)
         results = [
@@ -138,9 +145,11 @@ class AnswerService:
         traced = TracingObserver(self._tracing.tracer, with_text=self._settings.trace_text)
         return ObserverGroup([traced, observer]) if observer else traced
 
-    async def _scope(self, index: str | None, given: FilterModel | None) -> Scope:
-        """Raises InvalidInput for an index that is not served."""
-        return scope_of(await self._upstreams.index_named(index) or None, given)
+    async def _scope(self, request: AnswerRequest | SearchRequest) -> Scope:
+        """Raises InvalidInput for an index that is not served, or a method that it is not searched by."""
+        index = await self._upstreams.index_named(request.index)
+        self._upstreams.check_method(index, request.method)
+        return scope_of(index or None, request.filter, request.method)
 
     @property
     def indexes(self) -> tuple[str, ...]:

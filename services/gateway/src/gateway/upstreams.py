@@ -12,7 +12,7 @@ import structlog
 
 from gateway.addresses import listed, resolved
 from gateway.breaker import CircuitBreaker
-from gateway.cache import SearchCache
+from gateway.cache import IndexVersion, SearchCache
 from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
 from gateway.replicas import PolicyReplicas
@@ -23,6 +23,7 @@ from parallelsearch.clients.http import KEEP_ALIVE_S
 from parallelsearch.clients.policy import PolicyHttp
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import InvalidInput, ParallelSearchError
+from parallelsearch.schemas.retrieval import Method
 from servicekit.health import Readiness
 from servicekit.tracing import Tracing
 
@@ -79,6 +80,7 @@ class Upstreams:
         self.versions = IndexVersions()
         self.default_index = "default"
         self.flights = Flights(self.cache, self.retriever, self.versions)
+        self._methods: dict[str, tuple[Method, ...]] = {}
         self._retriever_fault = "not asked yet"
 
     async def readiness(self) -> Readiness:
@@ -123,7 +125,9 @@ class Upstreams:
         except (ParallelSearchError, ValueError) as error:
             self._retriever_fault = error.detail if isinstance(error, ParallelSearchError) else "The retriever serves no index."
             return
-        self.versions.replace({"": default.fingerprint} | {index.name: index.fingerprint for index in named})
+        known = {"": default} | {index.name: index for index in named}
+        self.versions.replace({name: IndexVersion(index.fingerprint, index.ranking) for name, index in known.items()})
+        self._methods = {name: index.methods for name, index in known.items()}
         self.default_index, self._retriever_fault = default.name, ""
 
     async def index_named(self, name: str | None) -> str:
@@ -138,10 +142,19 @@ class Upstreams:
             return ""
         for last in (False, True):
             for known in self.versions.names:
-                if name in {known, self.versions.of(known)}:
+                if name in {known, self.versions.of(known).fingerprint}:
                     return known
             if not last:
                 await self._ask_retriever()
         served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
-        message = f"{name!r} is not served here; there are: {served}"
-        raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
+        raise _invalid("index", f"{name!r} is not served here; there are: {served}")
+
+    def check_method(self, index: str, method: Method | None) -> None:
+        """Raises InvalidInput for a method that the index is not searched by; all may be, before the retriever told."""
+        methods = self._methods.get(index)
+        if method is not None and methods is not None and method not in methods:
+            raise _invalid("method", f"{method} is not there for this index; there are: {', '.join(methods)}")
+
+
+def _invalid(field: str, message: str) -> InvalidInput:
+    return InvalidInput(f"{field}: {message}", extensions={"errors": [{"field": field, "message": message}]})

@@ -17,6 +17,7 @@ from retriever.encoders.identity import Encoder
 from retriever.endpoints import State, router
 from retriever.index.opened import OpenIndex, open_index
 from retriever.places import IndexPlaces
+from retriever.ranking import ranking_of
 from retriever.reranking import Reranker
 from retriever.service import Extras, Retriever
 from retriever.settings import RetrieverSettings
@@ -42,7 +43,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
     reranker = None
     if settings.reranker is not None:
         reranker = Reranker(settings.reranker, settings.rerank_candidates, settings.encoder_device)
-    extras = Extras(reranker, settings.web)
+    extras = Extras(reranker, settings.web, ranking_of(settings, reranker))
     return Retriever(places, limits, settings.cached_queries, settings.method, settings.watch_s, extras)
 
 

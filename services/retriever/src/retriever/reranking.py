@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from parallelsearch.errors import ConfigurationError
 from retriever.corpus.store import CorpusStore
 from retriever.encoders.load import refuse_missing_device
+from retriever.encoders.resolve import joint_sha256
 from retriever.index.search import Found
 
 _PAIRS_AT_ONCE = 32
@@ -35,6 +36,7 @@ class Reranker:
         from sentence_transformers import CrossEncoder
 
         self.candidates = candidates
+        self.digest = joint_sha256(sorted(path for path in folder.iterdir() if path.is_file()))
         self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
         labels = self._model.config.num_labels
         if labels != 1:

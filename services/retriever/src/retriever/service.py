@@ -37,10 +37,11 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What is searched with beside the indexes, where it is configured."""
+    """What is searched with beside the indexes, where it is configured; `ranking` names it all (`retriever.ranking`)."""
 
     reranker: Reranker | None = None
     web: WebSearchClient | None = None
+    ranking: str = ""
 
 
 class Retriever:
@@ -105,7 +106,7 @@ class Retriever:
 
     def describe(self, name: str) -> IndexModel:
         manifest = self._served[self.known(name)].index.manifest
-        return describe(manifest, name or self.places.default_name, self._methods(manifest))
+        return describe(manifest, name or self.places.default_name, self._methods(manifest), self._extras.ranking)
 
     def _methods(self, manifest: Manifest) -> tuple[Method, ...]:
         """How an index can be searched here; `web` leaves it aside."""
@@ -255,10 +256,11 @@ class Retriever:
         return Readiness("ready" if ready else "starting", checks)
 
 
-def describe(manifest: Manifest, name: str, methods: tuple[Method, ...]) -> IndexModel:
+def describe(manifest: Manifest, name: str, methods: tuple[Method, ...], ranking: str = "") -> IndexModel:
     return IndexModel(
         name=name,
         fingerprint=manifest.fingerprint,
+        ranking=ranking,
         encoder=manifest.encoder.name,
         dimension=manifest.dimension,
         metric=manifest.metric,

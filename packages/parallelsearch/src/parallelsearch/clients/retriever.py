@@ -78,7 +78,8 @@ class RetrieverClient:
         results = tuple(batch.results[0] for batch in batches)
         if all(result.failed for result in results):
             raise RetrievalFailed("The retriever failed for every sub-query.", retry_after_s=2)
-        return SearchBatch(results, next(batch.fingerprint for batch in batches if batch.fingerprint))
+        answered = next(batch for batch in batches if batch.fingerprint)
+        return SearchBatch(results, answered.fingerprint, answered.ranking)
 
     async def _retrieve(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
         return await with_retries(
@@ -100,14 +101,14 @@ class RetrieverClient:
             SubQueryResult(query, tuple(map(passage_from_wire, row)), latency_ms=latency_ms)
             for query, row in zip(queries, answer.results, strict=True)
         )
-        return SearchBatch(tuple(results), answer.index.fingerprint)
+        return SearchBatch(tuple(results), answer.index.fingerprint, answer.index.ranking)
 
 
 def _scope_to_wire(scope: Scope) -> dict[str, Any]:
     """What the default leaves out."""
-    index = {"index": scope.index} if scope.index else {}
+    named = {name: value for name, value in (("index", scope.index), ("method", scope.method)) if value}
     given = filter_to_wire(scope.filter)
-    return index | ({"filter": given.model_dump(exclude_defaults=True)} if given else {})
+    return named | ({"filter": given.model_dump(exclude_defaults=True)} if given else {})
 
 
 def _is_unavailable(error: Exception) -> bool:

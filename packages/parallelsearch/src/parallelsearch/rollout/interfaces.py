@@ -14,10 +14,11 @@ from parallelsearch.rollout.types import PolicyIdentity, SubQueryResult
 
 @dataclass(frozen=True, slots=True)
 class SearchBatch:
-    """One result per query, in order; `fingerprint` names the index that answered."""
+    """One result per query, in order; `fingerprint` names the index that answered, `ranking` how it did (`IndexModel`)."""
 
     results: tuple[SubQueryResult, ...]
     fingerprint: str = ""
+    ranking: str = ""
 
 
 class SearchBackend(Protocol):

@@ -64,10 +64,14 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where is searched: the index of this name (empty: the default one), among the documents that pass the filter."""
+    """Where is searched: the index of this name (empty: the default one), among the documents that pass the filter, and how.
+
+    `method` is one of the retriever's; empty: its default.
+    """
 
     index: str = ""
     filter: Filter = Filter()
+    method: str = ""
 
 
 EVERYWHERE = Scope()

@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from parallelsearch.rollout.types import Kind, Mode, StopReason
 from parallelsearch.schemas.base import NonBlankText, WireModel
-from parallelsearch.schemas.retrieval import MAX_TOP_K, FilterModel, IndexName, PassageModel, Query
+from parallelsearch.schemas.retrieval import MAX_TOP_K, METHOD_HELP, FilterModel, IndexName, Method, PassageModel, Query
 
 MAX_QUESTION_CHARACTERS = 8_192
 Question = Annotated[NonBlankText, Field(max_length=MAX_QUESTION_CHARACTERS)]
@@ -26,6 +26,7 @@ class AnswerRequest(WireModel):
     model: Annotated[str, Field(max_length=256)] | None = None
     index: IndexName | None = Field(default=None, description="The index that is searched; null: the default one.")
     filter: FilterModel | None = Field(default=None, description="Which documents count; null: all.")
+    method: Method | None = Field(default=None, description=METHOD_HELP)
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
     seed: StrictInt | None = Field(default=None, ge=0, le=2**31 - 1)
     deadline_s: float = Field(default=60.0, gt=0.0, le=600.0)
@@ -39,6 +40,7 @@ class SearchRequest(WireModel):
     cache: CacheUse = "use"
     index: IndexName | None = None
     filter: FilterModel | None = None
+    method: Method | None = Field(default=None, description=METHOD_HELP)
 
 
 class SearchResult(WireModel):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from parallelsearch.schemas.answers import Citation
 from parallelsearch.schemas.base import CleanText, WireModel
-from parallelsearch.schemas.retrieval import FilterModel, IndexName
+from parallelsearch.schemas.retrieval import FilterModel, IndexName, Method
 
 MAX_MESSAGES = 1_000
 
@@ -53,6 +53,7 @@ class ChatRequest(Tolerant):
     stream_options: StreamOptions | None = None
     index: IndexName | None = None
     filter: FilterModel | None = None
+    method: Method | None = None
 
     @property
     def question(self) -> str:

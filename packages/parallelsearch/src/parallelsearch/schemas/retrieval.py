@@ -59,12 +59,12 @@ class FilterModel(WireModel):
     metadata: dict[ShortText, ShortText] = Field(default={}, max_length=16, description="What the document's metadata says.")
 
 
-def scope_of(index: str | None, model: FilterModel | None) -> Scope:
-    if index is None and model is None:
+def scope_of(index: str | None, model: FilterModel | None, method: Method | None = None) -> Scope:
+    if index is None and model is None and method is None:
         return EVERYWHERE
     given = model or FilterModel()
     metadata = tuple(sorted(given.metadata.items()))
-    return Scope(index or "", Filter(given.source or "", given.after or "", given.before or "", metadata))
+    return Scope(index or "", Filter(given.source or "", given.after or "", given.before or "", metadata), method or "")
 
 
 def filter_to_wire(given: Filter) -> FilterModel | None:
@@ -84,9 +84,12 @@ class RetrieveRequest(WireModel):
 
 
 class IndexModel(WireModel):
-    """What the retriever serves; `fingerprint` changes with encoder, corpus or vectors and is part of every cache key."""
+    """What the retriever serves; `fingerprint` changes with encoder, corpus or vectors. Both are part of every cache key."""
 
     fingerprint: str
+    ranking: str = Field(
+        default="", description="Changes with what else decides rows: default method, cross-encoder, how exactly is searched."
+    )
     encoder: str
     dimension: int
     metric: str

@@ -115,7 +115,7 @@ def _from_folder(name: str, folder: Path) -> ResolvedEncoder:
     names = (name, folder.name, str(config.get("_name_or_path", "")))
     rules = _rules(folder, config, is_e5=any(_E5.search(each) for each in names))
     return ResolvedEncoder(
-        EncoderIdentity(name, "sentence-transformers", _joint_sha256(files), int(config["hidden_size"]), rules), folder
+        EncoderIdentity(name, "sentence-transformers", joint_sha256(files), int(config["hidden_size"]), rules), folder
     )
 
 
@@ -162,6 +162,6 @@ def _file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _joint_sha256(paths: list[Path]) -> str:
+def joint_sha256(paths: list[Path]) -> str:
     """Of names and bytes, so that no file can pass for another."""
     return hashlib.sha256("".join(f"{path.name} {_file_sha256(path)}\n" for path in paths).encode()).hexdigest()
