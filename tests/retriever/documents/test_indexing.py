@@ -165,9 +165,35 @@ def test_documents_are_added_replaced_and_deleted_by_name(folder, apply, index, 
     assert sources(index) == ["assal.txt"]
     with pytest.raises(CorpusError, match=r"No document is called nothing\.md"):
         apply(Delete(("nothing.md",)))
+
+
+@pytest.mark.parametrize(("kind", "lexical"), [("flat", True), ("hnsw", False), ("ivf_sq8", False)])
+def test_the_last_document_can_go_and_others_can_come(folder, apply, index, kind, lexical, capsys):
+    options = {"kind": kind, "lexical": lexical}
+    apply(Sync(folder), **options)
+    emptied = apply(Delete(("*",)), **options)
+    assert (emptied.passages, emptied.documents.documents) == (0, 0)
+    assert "has no passage now; parallelsearch index rollback" in capsys.readouterr().err
+    assert sources(index) == []
+    for arguments, said in ((("list", "--index", index), "0 passages"), (("inspect", index), "every sha256 as recorded")):
+        done = CliRunner().invoke(app, [*map(str, arguments)])
+        assert (done.exit_code, said in done.output) == (0, True)
+    assert apply(Sync(folder), **options).passages == 4
+    apply(Delete(("*",)), **options)
+    (folder / "other").mkdir()
+    (folder / "other" / "new.txt").write_text("A lake that is new.")
+    assert apply(Add((folder / "other" / "new.txt",)), **options).passages == 1
+    assert roll_back(index).passages == 0
+    assert roll_back(index).passages == 4
+
+
+def test_a_folder_without_a_document_that_can_be_read_is_no_index(folder, apply, index):
+    for path in folder.rglob("*.*"):
+        path.unlink()
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
     with pytest.raises(CorpusError, match="nothing to publish"):
-        apply(Delete(("*",)))
-    assert sources(index) == ["assal.txt"]
+        apply(Replace((folder,)))
+    assert not (index / "manifest.json").exists()
 
 
 def test_a_sync_leaves_what_came_from_elsewhere_and_refuses_a_name_twice(folder, apply, index, tmp_path):

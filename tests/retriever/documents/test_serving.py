@@ -140,6 +140,26 @@ def test_documents_without_a_date_pass_no_filter_by_date():
     assert documents.rows(Filter(source="a")).tolist() == [0, 1]
 
 
+def test_an_index_whose_last_document_goes_is_served_empty_and_filled_again(serving, root, publish):
+    def passages():
+        return {index["name"]: index["passages"] for index in serving.get("/v1/indexes").json()["indexes"]}["notes"]
+
+    kept = {path: path.read_text() for path in root.rglob("*.md")}
+    for path in kept:
+        path.unlink()
+    publish(root, "notes", lexical=True)
+    eventually(lambda: passages() == 0)
+    for method in ("dense", "bm25", "hybrid"):
+        for given in (None, {"source": "*"}):
+            assert found(serving, index="notes", method=method, filter=given) == []
+    assert serving.get("/readyz").status_code == 200
+    assert len(found(serving)) == 40
+    for path, text in kept.items():
+        path.write_text(text)
+    publish(root, "notes", lexical=True)
+    eventually(lambda: len(found(serving, index="notes")) == 24)
+
+
 def test_an_index_that_is_published_later_is_served_and_a_damaged_one_is_told(serving, root, publish, tmp_path):
     publish(root / "old", "later")
     eventually(lambda: any(index["name"] == "later" for index in serving.get("/v1/indexes").json()["indexes"]))

@@ -10,6 +10,7 @@ from parallelsearch.errors import ConfigurationError
 from retriever.documents.document import Document, Part
 from retriever.documents.splitting import SPECIAL_TOKENS, Splitter, Splitting
 from retriever.encoders.identity import EncoderIdentity, EncoderRules
+from retriever.encoders.tokens import load_counter
 
 RULES = EncoderRules("query: ", "passage: ", "mean", normalised=True, max_tokens=64)
 
@@ -76,7 +77,8 @@ def test_whatever_the_text_no_chunk_is_too_long_and_nothing_is_lost(title, secti
 @pytest.mark.parametrize(
     "text", ["word " * 3000, "x" * 20_000, "字" * 5_000, "A sentence of some words. " * 500, "\u00e9\u0301" * 3000]
 )
-def test_the_real_encoder_never_cuts_a_chunk(encoder, text):
+def test_the_real_encoder_never_cuts_a_chunk(minilm, text):
+    encoder = load_counter(minilm)
     chunks = split(Document("A title " * 100, (Part(text, "a section " * 100),)), encoder, chunk_tokens=512, overlap_tokens=64)
     most = encoder.identity.rules.max_tokens
     prefix = encoder.identity.rules.passage_prefix

@@ -11,9 +11,10 @@ from fastapi import FastAPI
 
 from parallelsearch.errors import ParallelSearchError
 from retriever.batcher import BatchLimits
+from retriever.command_arguments import ADMIN_TOKEN, RETRIEVER_URL
 from retriever.documents.jobs import DocumentJobs
 from retriever.documents_endpoints import router as documents_router
-from retriever.encoders.identity import Encoder
+from retriever.encoders.identity import LoadedEncoder
 from retriever.endpoints import State, router
 from retriever.index.opened import OpenIndex, open_index
 from retriever.places import IndexPlaces
@@ -33,7 +34,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
     """
     limits = BatchLimits(settings.max_batch, settings.max_queued, settings.deadline_s, settings.window_ms / 1000)
 
-    def opener(folder: Path, *, is_default: bool, loaded: Sequence[Encoder]) -> OpenIndex:
+    def opener(folder: Path, *, is_default: bool, loaded: Sequence[LoadedEncoder]) -> OpenIndex:
         encoder = settings.encoder if is_default else None  # the others say themselves where theirs is
         return open_index(
             folder, encoder, settings.precision, settings.milvus, settings.gpu, settings.encoder_device, loaded=loaded
@@ -53,7 +54,7 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         await retriever.start()
-        jobs = DocumentJobs(retriever.reload_in_turn)
+        jobs = DocumentJobs(retriever.reload_in_turn, _own_address(settings))
         jobs.start()
         try:
             yield State(retriever=retriever, jobs=jobs, default_top_k=settings.default_top_k, admin_token=settings.admin_token)
@@ -75,3 +76,11 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     if tracing.is_on:
         app.add_middleware(TraceMiddleware, tracer=tracing.tracer)
     return app
+
+
+def _own_address(settings: RetrieverSettings) -> dict[str, str]:
+    """For the commands that change documents, which have this service encode."""
+    if settings.admin_token is None:
+        return {}
+    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host
+    return {RETRIEVER_URL: f"http://{host}:{settings.port}", ADMIN_TOKEN: settings.admin_token.get_secret_value()}

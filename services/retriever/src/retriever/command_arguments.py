@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from parallelsearch.clients.retriever_admin import RetrieverAdminClient
 from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearchError
 from retriever.documents.formats import SUFFIXES, format_of
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 128, 16
 """What found most evidence in the words that the policy reads of a passage: benchmarks/documents_recall.py."""
 INDEX_HELP = "The name of an index in the folder RETRIEVER_INDEXES, or its folder."
-INDEXES = "RETRIEVER_INDEXES"
+INDEXES, RETRIEVER_URL, ADMIN_TOKEN = "RETRIEVER_INDEXES", "RETRIEVER_URL", "ADMIN_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PASSAGE_SUFFIXES = frozenset((".jsonl", ".json", ".ndjson", ".gz", ".parquet"))
 
@@ -49,6 +50,12 @@ def folder_of(index: str) -> Path:
     if not folder:
         raise ConfigurationError(f"Where is the index {index}? Set {INDEXES} to the folder of the indexes, or name a path.")
     return Path(folder) / index
+
+
+def running_retriever() -> RetrieverAdminClient | None:
+    """The retriever that the environment names, if it names one and the token that it wants."""
+    url, token = os.environ.get(RETRIEVER_URL, ""), os.environ.get(ADMIN_TOKEN, "")
+    return RetrieverAdminClient(url, token) if url and token else None
 
 
 def are_documents(paths: Sequence[Path]) -> bool:

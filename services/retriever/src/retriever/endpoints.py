@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
+from parallelsearch.schemas.encoding import EncodeRequest
 from parallelsearch.schemas.retrieval import (
     IndexesModel,
     IndexModel,
@@ -46,6 +47,14 @@ RELOAD_PROBLEMS = documented(
         403: "No admin token is configured.",
         500: "The published index cannot be served; the old one still is.",
         503: "An index is being loaded already.",
+    }
+)
+ENCODE_PROBLEMS = documented(
+    {
+        401: "The admin token is missing or wrong.",
+        403: "No admin token is configured.",
+        409: "No encoder that is loaded here gives these vectors.",
+        422: "The request is wrong; `errors` names each field.",
     }
 )
 
@@ -130,6 +139,21 @@ async def reload_named(request: Request, name: str) -> ReloadResponse:
     require_admin(request, state["admin_token"])
     reloaded = await state["retriever"].reload(name)
     return ReloadResponse(reloaded=reloaded, index=state["retriever"].describe(name))
+
+
+@router.post(
+    "/v1/encode",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}, **ENCODE_PROBLEMS},
+    openapi_extra=body_schema(EncodeRequest),
+)
+async def encode(request: Request) -> Response:
+    """Vectors for an index that is being changed: float32, little endian, row after row. Needs the admin token."""
+    state = state_of(request)
+    require_admin(request, state["admin_token"])
+    body = await read_body(request, EncodeRequest)
+    vectors = await state["retriever"].encode(body.encoder, body.precision, body.what, body.texts)
+    return Response(vectors.astype("<f4", copy=False).tobytes(), media_type="application/octet-stream")
 
 
 def _document(passage: Passage) -> dict[str, object]:

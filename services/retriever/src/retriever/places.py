@@ -9,7 +9,7 @@ from typing import Protocol
 
 from parallelsearch.errors import InvalidInput
 from retriever.command_arguments import NAME
-from retriever.encoders.identity import Encoder
+from retriever.encoders.identity import LoadedEncoder
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.index.opened import OpenIndex
 
@@ -17,7 +17,7 @@ from retriever.index.opened import OpenIndex
 class Opener(Protocol):
     """Opens what is published in a folder; takes the encoders that are loaded already."""
 
-    def __call__(self, folder: Path, *, is_default: bool, loaded: Sequence[Encoder]) -> OpenIndex: ...
+    def __call__(self, folder: Path, *, is_default: bool, loaded: Sequence[LoadedEncoder]) -> OpenIndex: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +55,5 @@ class IndexPlaces:
         """Of what is published; raises what `read_manifest` raises."""
         return read_manifest(self.folder(name)).fingerprint
 
-    def open(self, name: str, loaded: Sequence[Encoder]) -> OpenIndex:
+    def open(self, name: str, loaded: Sequence[LoadedEncoder]) -> OpenIndex:
         return self.opener(self.folder(name), is_default=not name, loaded=loaded)

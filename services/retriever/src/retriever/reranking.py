@@ -13,7 +13,7 @@ from parallelsearch.errors import ConfigurationError
 from retriever.corpus.store import CorpusStore
 from retriever.encoders.load import refuse_missing_device
 from retriever.encoders.resolve import joint_sha256
-from retriever.index.search import Found
+from retriever.index.found import Found, nothing_found
 
 _PAIRS_AT_ONCE = 32
 
@@ -46,8 +46,7 @@ class Reranker:
 
     def rerank(self, queries: Sequence[str], rows: NDArray[np.int64], corpus: CorpusStore, top_k: int) -> Found:
         """The best `top_k` of the candidate `rows`, shape (queries, candidates), −1 for none; ties keep their order."""
-        scores = np.full((len(queries), top_k), -np.inf, dtype=np.float32)
-        best = np.full((len(queries), top_k), -1, dtype=np.int64)
+        scores, best = nothing_found(len(queries), top_k)
         held = [row[row >= 0] for row in rows]
         texts = {row: f"{corpus[row].title} {corpus[row].text}".strip() for row in np.unique(np.concatenate(held)).tolist()}
         pairs = [(query, texts[row]) for query, found in zip(queries, held, strict=True) for row in found.tolist()]

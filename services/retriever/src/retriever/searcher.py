@@ -16,9 +16,9 @@ from parallelsearch.schemas.retrieval import Method
 from retriever import metrics
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import Vectors
+from retriever.index.found import Found
 from retriever.index.lexical import FUSED_DEPTH, fuse
 from retriever.index.opened import OpenIndex
-from retriever.index.search import Found
 from retriever.reranking import Reranker
 
 NO_FILTER = Filter()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import structlog
 
@@ -16,7 +17,7 @@ from parallelsearch.schemas.retrieval import LEXICAL_METHODS, IndexesModel, Inde
 from retriever import metrics
 from retriever.batcher import Batcher, BatchLimits, Gone, Timings
 from retriever.encoders.cached import QueryVectors
-from retriever.encoders.identity import Encoder
+from retriever.encoders.identity import LoadedEncoder, Precision, Vectors
 from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
 from retriever.places import IndexPlaces
@@ -42,6 +43,10 @@ class Extras:
     reranker: Reranker | None = None
     web: WebSearchClient | None = None
     ranking: str = ""
+
+
+class EncoderNotLoaded(ParallelSearchError):
+    code, title, status = "encoder-not-loaded", "The encoder is not loaded here", 409
 
 
 class Retriever:
@@ -92,7 +97,7 @@ class Retriever:
         if old is not None:
             old.index.close()
 
-    def _encoders(self) -> list[Encoder]:
+    def _encoders(self) -> list[LoadedEncoder]:
         return [served.index.encoder for served in self._served.values()]
 
     @property
@@ -188,6 +193,22 @@ class Retriever:
             raise InvalidInput(f"method: {ask.method} was asked for, but {LACKING[ask.method]}")
         if ask.scope.filter != NO_FILTER and index.documents is None:
             raise InvalidInput("filter: this index was built of passages, which have no documents to filter by.")
+
+    async def encode(self, key: str, precision: Precision, what: Literal["passages", "queries"], texts: Sequence[str]) -> Vectors:
+        """Vectors for an index that is being changed, between two batches.
+
+        Raises:
+            EncoderNotLoaded: no encoder here would give what the one asked for gives.
+        """
+        encoder = next(
+            (one for one in self._encoders() if one.identity.key == key and one.makes_same_bytes_as_cpu(precision)), None
+        )
+        if encoder is None:
+            raise EncoderNotLoaded(
+                f"No encoder that is loaded here gives the vectors of this one on a CPU in {precision} precision."
+            )
+        work = encoder.encode_passages if what == "passages" else encoder.encode_queries
+        return await self._batcher.on_owner(partial(work, texts))
 
     async def reload(self, name: str = "") -> bool:
         """Opens what is published now beside what is served, warms it and swaps; false if it is served already.

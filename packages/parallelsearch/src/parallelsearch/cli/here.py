@@ -37,3 +37,11 @@ def gateway_url(given: str | None) -> str:
 
 def api_key() -> str:
     return environment().get(API_KEY, "")
+
+
+def running_retriever() -> dict[str, str]:
+    """The variables that name the retriever of the platform which runs here, and its token; none where none runs."""
+    chosen = settings()
+    found = launch.running(chosen.state)
+    url = next((step.url for step in found.steps if step.name == "retriever"), "") if found else ""
+    return {"RETRIEVER_URL": url, "ADMIN_TOKEN": chosen.admin_token or chosen.state.read_admin_token()} if url else {}

@@ -35,11 +35,9 @@ def hand_over(command: str, arguments: list[str]) -> None:
     """Runs the retriever's own command with the same arguments; its exit code is ours."""
     from parallelsearch.cli import here
 
-    indexes = {"RETRIEVER_INDEXES": str(here.settings().indexes)}
+    environment = os.environ | {"RETRIEVER_INDEXES": str(here.settings().indexes)} | here.running_retriever()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "retriever", "index", command, *arguments], env=os.environ | indexes, check=False
-        )
+        done = subprocess.run([sys.executable, "-m", "retriever", "index", command, *arguments], env=environment, check=False)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     raise typer.Exit(done.returncode)

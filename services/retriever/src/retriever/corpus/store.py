@@ -6,6 +6,7 @@ Both files are memory-mapped, so opening costs nothing and 21 million passages c
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -64,10 +65,12 @@ class CorpusStore:
         # As a plain array: reading one number through np.memmap's own class costs ten times as much.
         self._offsets = np.asarray(np.memmap(folder / OFFSETS_FILE, dtype=_OFFSET, mode="r"))
         with (folder / PASSAGES_FILE).open("rb") as file:
-            self._passages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if int(self._offsets[-1]) != len(self._passages):
+            whole = os.fstat(file.fileno()).st_size
+            # A file without a byte cannot be mapped.
+            self._passages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if whole else None
+        if int(self._offsets[-1]) != whole:
             raise IndexMismatch(
-                f"{folder}: {OFFSETS_FILE} ends at byte {int(self._offsets[-1])}, {PASSAGES_FILE} at {len(self._passages)}. "
+                f"{folder}: {OFFSETS_FILE} ends at byte {int(self._offsets[-1])}, {PASSAGES_FILE} at {whole}. "
                 "Build the index again: parallelsearch index build."
             )
 
@@ -76,7 +79,7 @@ class CorpusStore:
 
     def __getitem__(self, row: int) -> CorpusPassage:
         """The passage of row 0 ≤ row < len. A negative row is an error, never the last passage."""
-        if not 0 <= row < len(self):
+        if not 0 <= row < len(self) or self._passages is None:
             raise IndexError(row)
         fields = orjson.loads(self._passages[int(self._offsets[row]) : int(self._offsets[row + 1])])
         return CorpusPassage(fields["id"], fields["title"], fields["text"], fields["url"], fields.get("metadata", {}))
@@ -85,4 +88,5 @@ class CorpusStore:
         return (self[row] for row in range(len(self)))
 
     def close(self) -> None:
-        self._passages.close()
+        if self._passages is not None:
+            self._passages.close()

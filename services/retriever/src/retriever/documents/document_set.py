@@ -13,7 +13,7 @@ import orjson
 from parallelsearch.errors import CorpusError
 from retriever.corpus.reading import CorpusPassage
 from retriever.corpus.store import CorpusStore, CorpusWriter
-from retriever.documents.changes import Change, Found, Resolved, resolve_change
+from retriever.documents.changes import Change, Found, Replace, Resolved, resolve_change
 from retriever.documents.dates import moment_of
 from retriever.documents.document import Document, Unreadable
 from retriever.documents.files import Content, DocumentFile, content_of
@@ -21,7 +21,8 @@ from retriever.documents.near import Repeats, signature_of
 from retriever.documents.reading_process import ReadingProcess
 from retriever.documents.records import DOCUMENTS_FILE, DocumentRecord, read_records, write_records
 from retriever.documents.splitting import Splitter, Splitting
-from retriever.encoders.identity import Encoder
+from retriever.encoders.resolve import ResolvedEncoder
+from retriever.encoders.tokens import load_counter
 from retriever.index.manifest import DocumentRules, FileRecord
 from retriever.index.progress import Progress, say
 
@@ -50,7 +51,7 @@ class DocumentSet:
         total = sum(one.content.bytes if isinstance(one, Found) else one.bytes for one in wanted)
         return (FileRecord(f"{len(wanted):,} documents", total, hashlib.sha256(orjson.dumps([rules, parts])).hexdigest()),)
 
-    def ingest(self, staging: Path, data: Path, encoder: Encoder) -> None:
+    def ingest(self, staging: Path, data: Path, encoder: ResolvedEncoder) -> None:
         """Writes the corpus and its records into `data`.
 
         Raises:
@@ -74,7 +75,9 @@ class DocumentSet:
         work.copy.unlink(missing_ok=True)
         _report(records, work.read, self._resolved.other)
         if not writer.count:
-            raise CorpusError("No document has any text, so there is nothing to publish. What each lacks stands above.")
+            if isinstance(self.change, Replace):
+                raise CorpusError("No document has any text, so there is nothing to publish. What each lacks stands above.")
+            say("the index has no passage now; parallelsearch index rollback brings the version before back")
         write_records(data / DOCUMENTS_FILE, records)
 
 
@@ -91,7 +94,7 @@ class _Ingestion:
     reader: ReadingProcess
     writer: CorpusWriter
     before: CorpusStore | None
-    encoder: Encoder
+    encoder: ResolvedEncoder
     repeats: Repeats = field(default_factory=Repeats)
     read: set[str] = field(default_factory=set)
     _splitter: Splitter | None = None
@@ -153,7 +156,7 @@ class _Ingestion:
 
     def _passages(self, record: DocumentRecord, document: Document) -> Iterator[CorpusPassage]:
         if self._splitter is None:
-            self._splitter = Splitter(self.encoder, Splitting(self.rules.chunk_tokens, self.rules.overlap_tokens))
+            self._splitter = Splitter(load_counter(self.encoder), Splitting(self.rules.chunk_tokens, self.rules.overlap_tokens))
         about = {**record.metadata, "source": record.source, "date": record.date}
         for number, chunk in enumerate(self._splitter.split(document)):
             place = ({"section": chunk.section} if chunk.section else {}) | ({"page": chunk.page} if chunk.page else {})

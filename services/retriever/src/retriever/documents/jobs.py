@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,8 @@ class DocumentJobs:
     """All methods belong to the event loop that serves."""
 
     reload: Callable[[str], Awaitable[object]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What the commands are told beside what this process was."""
     _waiting: deque[Job] = field(default_factory=deque)
     _last: dict[str, WorkModel] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,6 +103,7 @@ class DocumentJobs:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            env={**os.environ, **self.environment},
         )
         assert self._process.stderr is not None
         lines: deque[str] = deque(maxlen=_LAST_LINES)

@@ -38,8 +38,8 @@ class Splitting:
             raise ConfigurationError(f"--overlap-tokens must be from 0 to {most}, half of a chunk, and is {self.overlap_tokens}.")
 
 
-class TokenCounter(Protocol):
-    """An encoder as far as splitting needs it."""
+class Counter(Protocol):
+    """A `TokenCounter`, as far as splitting needs it."""
 
     @property
     def identity(self) -> EncoderIdentity: ...
@@ -68,7 +68,7 @@ class _Unit:
 class Splitter:
     """Splits documents for one encoder."""
 
-    def __init__(self, counter: TokenCounter, splitting: Splitting) -> None:
+    def __init__(self, counter: Counter, splitting: Splitting) -> None:
         self._counter, self._splitting = counter, splitting
         rules = counter.identity.rules
         self._prefix, self._most = rules.passage_prefix, rules.max_tokens - SPECIAL_TOKENS

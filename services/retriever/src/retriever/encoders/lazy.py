@@ -1,34 +1,54 @@
-"""An encoder that is loaded when it is first asked for more than its identity: a build may not need it."""
+"""The encoder of a build: that of a retriever which has it loaded, else one that is loaded here when it is first needed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
+import numpy as np
+
+from parallelsearch.clients.retriever_admin import RetrieverAdminClient
+from parallelsearch.errors import ParallelSearchError
 from retriever.encoders.identity import Encoder, EncoderIdentity, Precision, Vectors
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder
-from retriever.index.progress import Progress
+from retriever.index.progress import Progress, say
 
 
 class LazyEncoder:
-    """Implements `Encoder`."""
+    """Implements `Encoder`. Both give the same bytes: the retriever refuses to encode in another precision or on another device."""
 
-    def __init__(self, resolved: ResolvedEncoder, precision: Precision) -> None:
-        self._resolved, self._precision = resolved, precision
+    def __init__(self, resolved: ResolvedEncoder, precision: Precision, running: RetrieverAdminClient | None = None) -> None:
+        self._resolved, self._precision, self._running = resolved, precision, running
         self._loaded: Encoder | None = None
+        self._said = False
 
     @property
     def identity(self) -> EncoderIdentity:
         return self._resolved.identity
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._load().encode_queries(texts)
+        there = self._encoded_there("queries", texts)
+        return self._load().encode_queries(texts) if there is None else there
 
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._load().encode_passages(texts)
+        there = self._encoded_there("passages", texts)
+        return self._load().encode_passages(texts) if there is None else there
 
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        return self._load().count_tokens(texts)
+    def _encoded_there(self, what: Literal["passages", "queries"], texts: Sequence[str]) -> Vectors | None:
+        """None where nobody else encodes; from the first refusal on nobody is asked again."""
+        if self._running is None or self._loaded is not None:
+            return None
+        try:
+            raw = self._running.encode(self.identity.key, self._precision, what, texts)
+        except ParallelSearchError as error:
+            say(f"encoding here, and not at {self._running.url}: {error.detail}")
+            self._running = None
+            return None
+        if not self._said:
+            say(f"encoded by the retriever at {self._running.url}, which has {self.identity.name} loaded")
+            self._said = True
+        return np.frombuffer(raw, dtype="<f4").reshape(len(texts), self.identity.dimension).astype(np.float32, copy=False)
 
     def _load(self) -> Encoder:
         if self._loaded is None:

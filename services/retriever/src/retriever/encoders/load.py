@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from parallelsearch.errors import ConfigurationError
-from retriever.encoders.identity import Encoder, Precision
+from retriever.encoders.identity import LoadedEncoder, Precision
 from retriever.encoders.resolve import ResolvedEncoder
 
 
-def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: str = "cpu") -> Encoder:
+def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: str = "cpu") -> LoadedEncoder:
     """`precision` is that of the matrix products, `device` where they run.
 
     Raises:

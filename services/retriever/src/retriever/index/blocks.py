@@ -16,7 +16,8 @@ from retriever.index.known import KnownVectors
 from retriever.index.manifest import sync_folder
 from retriever.index.progress import Progress, say
 
-_STEP = 64
+_STEP = 16
+"""Texts encoded at once: so few that queries hardly wait where a running retriever encodes them between its batches."""
 
 
 @dataclass(frozen=True, slots=True)

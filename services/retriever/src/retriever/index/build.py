@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 import orjson
 
+from parallelsearch.clients.retriever_admin import RetrieverAdminClient
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusStore
 from retriever.documents.changes import Change
@@ -31,10 +32,10 @@ from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.blocks import Blocks, encode_blocks
 from retriever.index.kinds import APPROXIMATE, assemble, write_vectors
 from retriever.index.known import KnownVectors
-from retriever.index.lexical import LEXICAL_FILES, build_lexical
 from retriever.index.manifest import (
     BUILDING_FOLDER,
     FORMAT,
+    LEXICAL_FILES,
     MANIFEST_FILE,
     VECTORS_FILE,
     DocumentRules,
@@ -71,8 +72,8 @@ class CorpusSource(Protocol):
         """Hashes of the input; equal ones give equal passages."""
         ...
 
-    def ingest(self, staging: Path, data: Path, encoder: Encoder) -> None:
-        """Writes the corpus into `data`; `staging` is for what is thrown away."""
+    def ingest(self, staging: Path, data: Path, encoder: ResolvedEncoder) -> None:
+        """Writes the corpus into `data`; `staging` is for what is thrown away, and nothing is encoded yet."""
         ...
 
 
@@ -96,6 +97,8 @@ class BuildPlan:
     change: Change | None = None
     keep: int = 2
     """Versions that stay on disk, the one that is served among them."""
+    running: RetrieverAdminClient | None = None
+    """Who encodes, where a retriever runs that has the encoder loaded."""
 
 
 def build(plan: BuildPlan) -> Manifest:
@@ -117,21 +120,23 @@ def build(plan: BuildPlan) -> Manifest:
             return published
         staging = _staging(plan, records)
         data = staging / "data"
-        encoder = LazyEncoder(plan.encoder, plan.precision)
-        _ingest(source, staging, data, encoder)
+        _ingest(source, staging, data, plan.encoder)
+        encoder = LazyEncoder(plan.encoder, plan.precision, plan.running)
         corpus = CorpusStore(data)
         blocks = Blocks(staging, len(corpus), plan.block_passages)
         known = _known(plan, published)
         encode_blocks(blocks, corpus, encoder, known)
         if known is not None:
             known.close()
-        queries = _queries(corpus, encoder) if plan.kind in APPROXIMATE else None
+        queries = _queries(corpus, encoder) if plan.kind in APPROXIMATE and len(corpus) else None
         effort = assemble(plan.kind, blocks, data, encoder.identity.dimension, queries)
         if plan.documents and plan.kind != "flat":
             write_vectors(blocks, data / VECTORS_FILE, encoder.identity.dimension)
-        if plan.lexical:
+        if plan.lexical and len(corpus):
+            from retriever.index.lexical import build_lexical  # takes half a second to import, and few need it
+
             build_lexical(corpus, data)
-        names = _file_names(plan, source)
+        names = _file_names(plan, source, len(corpus))
         _sync(*(data / name for name in names))
         manifest = _describe(plan, records, data, names, len(corpus), effort, time.monotonic() - started)
         manifest = replace(manifest, previous=_before(published, manifest))
@@ -231,7 +236,7 @@ def _staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
     return staging
 
 
-def _ingest(source: CorpusSource, staging: Path, data: Path, encoder: Encoder) -> None:
+def _ingest(source: CorpusSource, staging: Path, data: Path, encoder: ResolvedEncoder) -> None:
     if (staging / _INGESTED).exists():
         return
     try:
@@ -250,10 +255,10 @@ def _queries(corpus: CorpusStore, encoder: Encoder) -> Vectors:
     return encoder.encode_queries([passage.title or " ".join(passage.text.split()[:12]) for passage in passages])
 
 
-def _file_names(plan: BuildPlan, source: CorpusSource) -> tuple[str, ...]:
+def _file_names(plan: BuildPlan, source: CorpusSource, passages: int) -> tuple[str, ...]:
     """A set of documents keeps its vectors whatever the kind: for the next version, and for exact search among a few."""
     kept = tuple(dict.fromkeys((file_of(plan.kind), *((VECTORS_FILE,) if plan.documents else ()))))
-    return (PASSAGES_FILE, OFFSETS_FILE, *source.files, *kept, *(LEXICAL_FILES if plan.lexical else ()))
+    return (PASSAGES_FILE, OFFSETS_FILE, *source.files, *kept, *(LEXICAL_FILES if plan.lexical and passages else ()))
 
 
 def _describe(

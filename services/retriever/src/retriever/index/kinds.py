@@ -5,6 +5,8 @@ ivf_sq8   vectors in 8 bits, in cells of which a search visits a few; trained on
 hnsw      a graph over float32 vectors
 milvus    vectors in a Milvus collection, filled when the version is known (see `milvus`); here only their digest
 
+Without a vector there is an empty file, which is not searched.
+
 What an approximate kind visits per search (cells, or candidates of the graph) is chosen at the end of its build: the least
 that finds `TARGET_RECALL` of what an exact search finds.
 """
@@ -46,6 +48,9 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
         for _, block in blocks:
             digest.update(np.ascontiguousarray(block, dtype="<f4").data)
         (data / DIGEST_FILE).write_text(digest.hexdigest() + "\n")
+        return EXACT
+    if not blocks.rows:
+        faiss.write_index(faiss.IndexFlatIP(dimension), str(data / FAISS_FILE))
         return EXACT
     if queries is None:
         raise ValueError(f"the effort of {kind} is chosen by queries, and there are none")

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever.corpus.store import CorpusStore
+from retriever.index.found import Found, nothing_found
+from retriever.index.manifest import LEXICAL_FILES
 from retriever.index.progress import Progress
-from retriever.index.search import Found
 
-LEXICAL_FILES = tuple(f"bm25.{part}" for part in ("data.npy", "indices.npy", "indptr.npy", "vocabulary.json", "parameters.json"))
 _NAMES = dict(zip(("data_name", "indices_name", "indptr_name", "vocab_name", "params_name"), LEXICAL_FILES, strict=True))
 
 RRF_CONSTANT = 60
@@ -37,7 +37,8 @@ class LexicalSearch:
     """BM25 search, memory-mapped. A passage that shares no word with the query is not found."""
 
     def __init__(self, data: Path, rows: int) -> None:
-        self._index = bm25s.BM25.load(data, mmap=True, show_progress=False, **_NAMES)
+        """Without rows there are no files to open."""
+        self._index = bm25s.BM25.load(data, mmap=True, show_progress=False, **_NAMES) if rows else None
         self.rows = rows
 
     def search(self, queries: Sequence[str], top_k: int, among: NDArray[np.int64] | None = None) -> Found:
@@ -45,6 +46,8 @@ class LexicalSearch:
 
         `among` are the rows that count, if not all.
         """
+        if self._index is None:
+            return nothing_found(len(queries), top_k)
         words = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
         mask = None
         if among is not None:

@@ -21,6 +21,7 @@ from retriever.encoders.identity import EncoderIdentity
 
 MANIFEST_FILE, BUILDING_FOLDER = "manifest.json", ".building"
 VECTORS_FILE, FAISS_FILE, DIGEST_FILE = "vectors.npy", "index.faiss", "vectors.sha256"
+LEXICAL_FILES = tuple(f"bm25.{part}" for part in ("data.npy", "indices.npy", "indptr.npy", "vocabulary.json", "parameters.json"))
 FORMAT = 1
 
 Kind = Literal["flat", "ivf_sq8", "hnsw", "milvus"]

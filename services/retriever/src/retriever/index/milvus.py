@@ -16,9 +16,9 @@ from pymilvus.exceptions import MilvusException
 from parallelsearch.errors import IndexMismatch, UpstreamUnavailable
 from retriever.encoders.identity import Vectors
 from retriever.index.blocks import Blocks
+from retriever.index.found import Found
 from retriever.index.manifest import MilvusAddress
 from retriever.index.progress import Progress
-from retriever.index.search import Found
 
 TIMEOUT_S = 30.0
 _ROWS_PER_INSERT = 1_024

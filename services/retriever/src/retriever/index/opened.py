@@ -10,14 +10,14 @@ from parallelsearch.errors import IndexMismatch
 from retriever.corpus.store import CorpusStore
 from retriever.documents.filtering import DocumentFilter
 from retriever.documents.records import read_records
-from retriever.encoders.identity import Encoder, Precision
+from retriever.encoders.identity import LoadedEncoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
 from retriever.gpu.plan import GpuPlan
 from retriever.index.lexical import LexicalSearch
 from retriever.index.manifest import VECTORS_FILE, Manifest, MilvusAddress, read_manifest, verify_files
 from retriever.index.progress import Progress
-from retriever.index.search import FilteredSearch, VectorSearch, open_search
+from retriever.index.search import EmptySearch, FilteredSearch, VectorSearch, open_search
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class OpenIndex:
     manifest: Manifest
     corpus: CorpusStore
     search: VectorSearch
-    encoder: Encoder
+    encoder: LoadedEncoder
     lexical: LexicalSearch | None = None
     documents: DocumentFilter | None = None
     """None for an index of passages, which has no documents to filter by."""
@@ -58,7 +58,7 @@ def open_index(
     milvus: MilvusAddress | None = None,
     gpu: GpuPlan | None = None,
     encoder_device: str = "cpu",
-    loaded: Sequence[Encoder] = (),
+    loaded: Sequence[LoadedEncoder] = (),
 ) -> OpenIndex:
     """The index of `folder`, checked, not yet warm.
 
@@ -75,7 +75,8 @@ def open_index(
         verify_files(folder, manifest)
     data = folder / manifest.version
     with Progress("loading vectors"):
-        corpus, search = CorpusStore(data), open_search(data, manifest.kind, manifest.effort, milvus, gpu)
+        corpus = CorpusStore(data)
+        search = _open_search(data, manifest, milvus, gpu)
         lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
     encoder = next((one for one in loaded if one.identity.same_vectors_as(manifest.encoder)), None)
@@ -86,6 +87,12 @@ def open_index(
         return OpenIndex(folder, manifest, corpus, search, encoder, lexical)
     documents, filtered = DocumentFilter(read_records(data)), FilteredSearch(data / VECTORS_FILE)
     return OpenIndex(folder, manifest, corpus, search, encoder, lexical, documents, filtered)
+
+
+def _open_search(data: Path, manifest: Manifest, milvus: MilvusAddress | None, gpu: GpuPlan | None) -> VectorSearch:
+    if not manifest.passages:
+        return EmptySearch(manifest.dimension)
+    return open_search(data, manifest.kind, manifest.effort, milvus, gpu)
 
 
 def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> ResolvedEncoder:

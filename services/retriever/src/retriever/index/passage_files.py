@@ -9,7 +9,7 @@ from parallelsearch.errors import CorpusError
 from retriever.corpus.reading import read_corpus
 from retriever.corpus.repeats import hash_of, refuse_repeated_ids
 from retriever.corpus.store import CorpusWriter
-from retriever.encoders.identity import Encoder
+from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.manifest import FileRecord, record
 from retriever.index.progress import Progress
 
@@ -26,7 +26,7 @@ class PassageFiles:
         with Progress("hashing the corpus files"):
             return tuple(record(path) for path in self.paths)
 
-    def ingest(self, staging: Path, data: Path, _: Encoder) -> None:
+    def ingest(self, staging: Path, data: Path, _: ResolvedEncoder) -> None:
         hashes = staging / "ids.u64"
         with Progress("reading the corpus") as progress, CorpusWriter(data) as writer, hashes.open("wb") as ids:
             for _place, passage in read_corpus(self.paths):

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from parallelsearch.errors import ConfigurationError
 from retriever.encoders.identity import Vectors
 from retriever.gpu.plan import GpuPlan
+from retriever.index.found import Found, nothing_found
 from retriever.index.kinds import set_effort
 from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind, MilvusAddress
-
-Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 _ROWS_AT_ONCE = 65_536
 
@@ -62,6 +61,21 @@ def open_search(
     return ApproximateSearch(data / FAISS_FILE, effort)
 
 
+class EmptySearch:
+    """What an index without passages is searched with, whatever its kind."""
+
+    rows = 0
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+
+    def search(self, queries: Vectors, top_k: int) -> Found:
+        return nothing_found(len(queries), top_k)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
 class FlatSearch:
     """Exact search over all vectors, read once from a .npy file: one matrix product and the best of each row.
 
@@ -73,8 +87,7 @@ class FlatSearch:
         self.rows, self.dimension = self._vectors.shape
 
     def search(self, queries: Vectors, top_k: int) -> Found:
-        found_scores = np.full((len(queries), top_k), -np.inf, dtype=np.float32)
-        found_rows = np.full((len(queries), top_k), -1, dtype=np.int64)
+        found_scores, found_rows = nothing_found(len(queries), top_k)
         with torch.inference_mode():
             scores, rows = self._best(torch.from_numpy(queries), min(top_k, self.rows))
         found_scores[:, : scores.shape[1]], found_rows[:, : rows.shape[1]] = scores.numpy(), rows.numpy()
@@ -120,8 +133,7 @@ class FilteredSearch:
 
     def search(self, queries: Vectors, top_k: int, among: NDArray[np.int64]) -> Found:
         """Scores and rows of shape (queries, top_k), best first; −1 where there is no further one. Ties go to the smaller row."""
-        scores = np.full((len(queries), top_k), -np.inf, dtype=np.float32)
-        rows = np.full((len(queries), top_k), -1, dtype=np.int64)
+        scores, rows = nothing_found(len(queries), top_k)
         for start in range(0, len(among), _ROWS_AT_ONCE):
             part = among[start : start + _ROWS_AT_ONCE]
             joined = np.concatenate([scores, queries @ self._vectors[part].T], axis=1)
