@@ -1,19 +1,16 @@
 import asyncio
 import json
-import socket
 import time
 
-import anyio
 import httpx2
 import pytest
-from fastapi.responses import StreamingResponse
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
+from streams import BODY, endless_policy, request_sent, slow_policy, wait_for
 
-from gateway.streaming import MAX_WAITING, EventQueue, ReaderTooSlow
+from gateway.streaming import MAX_KEPT, EventLog
+from parallelsearch.errors import Gone
 from parallelsearch.schemas.answers import TrajectoryModel
 from parallelsearch.schemas.events import EVENT, AnswerDelta, Done, Failed, ReasoningDelta, TurnStarted
-
-BODY = {"question": QUESTION, "stream": True}
 
 
 def ask(gateway, **body):
@@ -130,14 +127,22 @@ def test_a_comment_keeps_the_connection_alive(start_live):
     assert lines.count(": heartbeat") >= 2
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_caller_that_hangs_up_aborts_the_generation(start_live, stream):
+CHAT = {"model": "parallelsearch", "messages": [{"role": "user", "content": QUESTION}], "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "grace_s"),
+    [
+        ("/v1/answers", {"question": QUESTION}, 60),
+        ("/v1/answers", BODY, 0),
+        ("/v1/answers", BODY, 0.3),
+        ("/v1/chat/completions", CHAT, 60),
+    ],
+)
+def test_a_caller_that_hangs_up_aborts_the_generation(start_live, path, asked, grace_s):
     policy = endless_policy()
-    gateway = start_live(policy, fake_retriever(PASSAGES))
-    body = json.dumps({"question": QUESTION, "stream": stream}).encode()
-    head = f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", gateway.port)) as caller:
-        caller.sendall(head.encode() + body)
+    gateway = start_live(policy, fake_retriever(PASSAGES), stream_grace_s=grace_s)
+    with request_sent(gateway, path, asked):
         wait_for(lambda: policy.state.open == 1)
     wait_for(lambda: policy.state.open == 0)
     in_flight = "parallelsearch_answers_in_flight 0.0"
@@ -147,12 +152,8 @@ def test_a_caller_that_hangs_up_aborts_the_generation(start_live, stream):
 def test_a_reader_that_takes_nothing_is_cut_off(start_live):
     wide = {query: [(str(i), query, "word " * 180_000) for i in range(3)] for query in PASSAGES}
     gateway = start_live(fake_policy([BOTH, DONE]), fake_retriever(wide), stream_write_timeout_s=0.3)
-    body = json.dumps(BODY).encode()
-    head = f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    with socket.socket() as caller:
-        caller.connect(("127.0.0.1", gateway.port))
-        before = answered(gateway)
-        caller.sendall(head.encode() + body)
+    before = answered(gateway)
+    with request_sent(gateway, "/v1/answers", BODY) as caller:
         wait_for(lambda: answered(gateway) > before, timeout_s=30)
         caller.settimeout(5)
         received = b""
@@ -161,22 +162,43 @@ def test_a_reader_that_takes_nothing_is_cut_off(start_live):
     assert b"event: done" not in received
 
 
-def test_deltas_that_wait_are_joined_and_the_queue_is_bounded():
+def test_deltas_that_wait_are_joined_and_what_was_taken_never_changes():
     async def scenario():
-        queue = EventQueue()
-        queue.put(TurnStarted(id="a", turn=0))
+        log = EventLog()
+        log.put(TurnStarted(id="a", turn=0))
         for character in "abc" * 10_000:
-            queue.put(ReasoningDelta(turn=0, text=character))
-        queue.put(AnswerDelta(turn=0, text="d"))
-        queue.close()
-        events = [await queue.next() for _ in range(4)]
-        with pytest.raises(ReaderTooSlow):
-            for turn in range(MAX_WAITING + 1):
-                queue.put(TurnStarted(id="a", turn=turn))
-        return events
+            log.put(ReasoningDelta(turn=0, text=character))
+        first = [numbered async for numbered in taken(log, 2)]
+        log.put(ReasoningDelta(turn=0, text="d"))
+        log.put(AnswerDelta(turn=0, text="e"))
+        log.close()
+        return first, [numbered async for numbered in log.after(0)]
 
-    _, reasoning, answer, end = asyncio.run(scenario())
-    assert (len(reasoning.text), answer.text, end) == (30_000, "d", None)
+    first, everything = asyncio.run(scenario())
+    assert everything[:2] == first
+    assert [numbered.number for numbered in everything] == [1, 2, 3, 4]
+    assert [len(numbered.event.text) for numbered in everything[1:]] == [30_000, 1, 1]
+
+
+def test_the_log_is_bounded_and_a_reader_too_far_behind_is_told_so():
+    async def scenario():
+        log = EventLog()
+        for turn in range(MAX_KEPT + 10):
+            log.put(TurnStarted(id="a", turn=turn))
+        log.close()
+        assert (log.holds_after(9), log.holds_after(10)) == (False, True)
+        with pytest.raises(Gone):
+            await anext(log.after(9))
+        return [numbered.event.turn async for numbered in log.after(10)]
+
+    assert asyncio.run(scenario()) == list(range(10, MAX_KEPT + 10))
+
+
+async def taken(log, count):
+    async for numbered in log.after(0):
+        yield numbered
+        if numbered.number == count:
+            return
 
 
 def answered(gateway):
@@ -185,51 +207,3 @@ def answered(gateway):
     return sum(
         float(line.split()[-1]) for line in lines if line.startswith("parallelsearch_http_requests_total") and "/v1/answers" in line
     )
-
-
-def wait_for(condition, timeout_s=5):
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def slow_policy(*, pause_s):
-    """Writes half of its reasoning, then rests."""
-    inner = fake_policy([DONE])
-
-    async def app(scope, receive, send):
-        async def paced(message):
-            if (
-                scope["path"] == "/v1/completions"
-                and message["type"] == "http.response.body"
-                and b'"8"' in message.get("body", b"")
-            ):
-                await anyio.sleep(pause_s)
-            await send(message)
-
-        await inner(scope, receive, paced)
-
-    return app
-
-
-def endless_policy():
-    """Never ends a generation; `state.open` counts those that run."""
-    app = fake_policy([])
-    app.router.routes = [route for route in app.router.routes if route.path != "/v1/completions"]
-    app.state.open = 0
-
-    async def write():
-        app.state.open += 1
-        try:
-            while True:
-                yield 'data: {"choices": [{"index": 0, "text": "a ", "token_ids": [97, 32]}]}\n\n'
-                await anyio.sleep(0.02)
-        finally:
-            app.state.open -= 1
-
-    @app.post("/v1/completions")
-    async def completions():
-        return StreamingResponse(write(), media_type="text/event-stream")
-
-    return app

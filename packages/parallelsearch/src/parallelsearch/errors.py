@@ -4,6 +4,7 @@ ParallelSearchError
 ├── InvalidInput            422  the caller must change the request
 ├── Unauthorized            401  no key, or none that is known
 ├── NotFound                404
+├── Gone                    410  it was here, and is not held any more
 ├── LimitExceeded           429  the caller is over its own limit
 ├── Overloaded              503  a queue is full; retry after a while
 ├── UpstreamUnavailable     503  policy, retriever or cache cannot be reached or answers badly
@@ -41,6 +42,10 @@ class InvalidInput(ParallelSearchError):
 
 class NotFound(ParallelSearchError):
     code, title, status = "not-found", "Not found", 404
+
+
+class Gone(ParallelSearchError):
+    code, title, status = "gone", "Gone", 410
 
 
 class Unauthorized(ParallelSearchError):

@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 TYPE_PREFIX = "urn:parallelsearch:problem:"
 UNREADABLE_BODY = "There was an error parsing the body"
 """What FastAPI says of bytes that are not UTF-8."""
+UNEXPECTED = "An unexpected error happened. The service's log has the details under this request id."
 TITLES = {401: "Unauthorized", 403: "Forbidden", 404: "Not found", 405: "Method not allowed", 413: "Content too large"}
 
 
@@ -189,5 +190,5 @@ def unexpected(error: Exception) -> Response:
         code="internal",
         title="Internal error",
         status=500,
-        detail="An unexpected error happened. The service's log has the details under this request id.",
+        detail=UNEXPECTED,
     )

@@ -57,6 +57,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
             await stack.enter_async_context(mcp.running())
             if store is not None:
                 await stack.enter_async_context(store.open())
+            stack.push_async_callback(state["answers"].streams.close)
             yield state
 
     app = create_service(

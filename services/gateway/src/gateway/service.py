@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from gateway.citations import cite
 from gateway.condense import condense
 from gateway.places import Places
 from gateway.replicas import PinnedPolicy
+from gateway.resuming import AnswerStreams
 from gateway.search import CachedSearch
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
@@ -53,13 +55,18 @@ class AnswerService:
         self._upstreams = upstreams
         self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.versions)
         self._answers = AnswerCache(upstreams.redis, ttl_s=settings.answer_cache_ttl_s)
+        self.streams = AnswerStreams(settings.stream_grace_s)
         self._places = Places(settings.max_in_flight, "answers", metrics.IN_FLIGHT)
         self._search_places = Places(settings.max_in_flight, "searches", metrics.SEARCHES_IN_FLIGHT)
 
-    def stream(self, request: AnswerRequest, owner: str) -> AnswerStream:
-        """Runs the rollout and tells what happens; it is the same rollout."""
+    def stream(self, request: AnswerRequest, owner: str, *, resumable: bool = False) -> AnswerStream:
+        """Runs the rollout and tells what happens; it is the same rollout. One that is not `resumable` ends with its reader."""
         answer_id = new_id()
-        return AnswerStream(answer_id, lambda observer: self.answer(request, owner, observer, answer_id))
+
+        def run(observer: RolloutObserver) -> Coroutine[None, None, TrajectoryModel]:
+            return self.answer(request, owner, observer, answer_id)
+
+        return self.streams.start(answer_id, owner, run) if resumable else AnswerStream(answer_id, run)
 
     async def answer(
         self, request: AnswerRequest, owner: str, observer: RolloutObserver | None = None, answer_id: str | None = None

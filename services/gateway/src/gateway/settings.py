@@ -58,6 +58,8 @@ class GatewaySettings(ServiceSettings):
     cors_origins: list[str] = []
     heartbeat_s: float = Field(default=15.0, gt=0)
     stream_write_timeout_s: float = Field(default=30.0, gt=0)
+    stream_grace_s: float = Field(default=5.0, ge=0, le=600)
+    """How long a streamed answer goes on without a reader, who may come back; 0 ends it at once."""
     turn_tokens: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx2
@@ -12,13 +14,15 @@ from pydantic import BaseModel, ValidationError
 from parallelsearch.clients.http import create_client, named
 from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
-from parallelsearch.schemas.events import EVENT, Done, Event, Failed
+from parallelsearch.schemas.events import EVENT, Done, Event, Failed, TurnStarted
 
 M = TypeVar("M", bound=BaseModel)
 NAME = "gateway"
 MARGIN_S = 30.0
 """What the gateway may take beyond the deadline of an answer."""
 SEARCH_TIMEOUT_S = 60.0
+RESUME_AFTER_S = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""Waits before each further try to go on with a stream, after failures in a row."""
 MAX_EVENT_BYTES = 64 << 20
 """`done` carries every passage of every turn."""
 
@@ -48,6 +52,28 @@ class GatewayProblem(ParallelSearchError):
             return None
 
 
+class UnknownEvent(UpstreamUnavailable):
+    """The gateway sent what this release cannot read; asking again would bring it again."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a stream has been read, and how often in a row going on from there has failed."""
+
+    answer_id: str = ""
+    last_id: str = ""
+    failures: int = 0
+
+    @property
+    def can_be_found(self) -> bool:
+        return bool(self.answer_id and self.last_id)
+
+    def reached(self, event: Event, event_id: str) -> None:
+        self.last_id, self.failures = event_id, 0
+        if isinstance(event, TurnStarted):
+            self.answer_id = event.id
+
+
 class AnswersClient:
     """Talks to one gateway; `api_key` goes along as a bearer token where one is given."""
 
@@ -70,14 +96,34 @@ class AnswersClient:
         return await self._post("v1/answers", request, TrajectoryModel, request.deadline_s + MARGIN_S)
 
     async def stream(self, request: AnswerRequest) -> AsyncGenerator[Event]:
-        """The events of an answer as they happen, the last one `Done`. Closing the generator ends the rollout.
+        """The events of an answer as they happen, the last one `Done`. Closing the generator leaves; the rollout ends soon after.
+
+        A connection that is lost on the way is made again, and the stream goes on with the event that comes next.
 
         Raises:
-            GatewayProblem: the gateway refused the request, or the rollout failed.
-            GatewayUnreachable, UpstreamUnavailable: as `answer` does; also for a stream that breaks off.
+            GatewayProblem: the gateway refused the request, the rollout failed, or the stream is not held any more.
+            GatewayUnreachable, UpstreamUnavailable: as `answer` does; also for a stream that breaks off and cannot be gone on with.
         """
         content = request.model_copy(update={"stream": True}).model_dump_json(exclude_unset=True)
-        async with named(NAME), self._events(content) as source:
+        place = _Place()
+        while True:
+            try:
+                async with aclosing(self._events(content, place)) as events:
+                    async for event in events:
+                        yield event
+                        if isinstance(event, Done):
+                            return
+            except UnknownEvent:
+                raise
+            except UpstreamUnavailable:
+                if not place.can_be_found or place.failures >= len(RESUME_AFTER_S):
+                    raise
+            await asyncio.sleep(RESUME_AFTER_S[place.failures])
+            place.failures += 1
+
+    async def _events(self, content: str, place: _Place) -> AsyncGenerator[Event]:
+        """Those of a new answer, or those that follow `place`, which is kept up to date."""
+        async with named(NAME), self._connection(content, place) as source:
             if not source.response.is_success:
                 await source.response.aread()
                 raise problem(source.response)
@@ -85,20 +131,24 @@ class AnswersClient:
                 try:
                     event = EVENT.validate_json(sent.data)
                 except ValidationError as error:
-                    raise UpstreamUnavailable("The gateway sent an event that this release does not know.") from error
+                    raise UnknownEvent("The gateway sent an event that this release does not know.") from error
                 if isinstance(event, Failed):
                     raise GatewayProblem(event.status, event.model_dump(mode="json"))
+                place.reached(event, sent.id)
                 yield event
-                if isinstance(event, Done):
-                    return
         raise UpstreamUnavailable("The gateway's stream broke off before the answer was done.")
 
     @asynccontextmanager
-    async def _events(self, content: str) -> AsyncIterator[httpx2.EventSource]:
-        try:
-            async with self._http.sse(
+    async def _connection(self, content: str, place: _Place) -> AsyncIterator[httpx2.EventSource]:
+        if place.can_be_found:
+            headers = self._headers | {"last-event-id": place.last_id}
+            asked = self._http.sse(f"v1/answers/{place.answer_id}/events", headers=headers, max_event_size=MAX_EVENT_BYTES)
+        else:
+            asked = self._http.sse(
                 "v1/answers", method="POST", content=content, headers=self._headers, max_event_size=MAX_EVENT_BYTES
-            ) as source:
+            )
+        try:
+            async with asked as source:
                 yield source
         except httpx2.ConnectError as error:
             raise GatewayUnreachable(f"Nobody answers at {self._url}.") from error

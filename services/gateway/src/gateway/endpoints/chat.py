@@ -86,7 +86,7 @@ async def model(model: str) -> ModelCard:
 
 async def _written(stream: AnswerStream, conversation: Conversation) -> AsyncIterator[bytes]:
     async with aclosing(stream.events()) as events:
-        async for chunk in conversation.chunks(events):
+        async for chunk in conversation.chunks(numbered.event async for numbered in events):
             yield data_only(chunk.model_dump_json())
     yield data_only("[DONE]")
 

@@ -11,9 +11,9 @@ from gateway.settings import GatewaySettings
 HEARTBEAT = ServerSentEvent(comment="heartbeat", sep="\n")
 
 
-def server_sent(event: str, data: str) -> bytes:
+def server_sent(number: int, event: str, data: str) -> bytes:
     """One event; `data` is JSON, so it holds no line break."""
-    return f"event: {event}\ndata: {data}\n\n".encode()
+    return f"id: {number}\nevent: {event}\ndata: {data}\n\n".encode()
 
 
 def data_only(data: str) -> bytes:
