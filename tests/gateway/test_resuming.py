@@ -132,8 +132,10 @@ def test_an_answer_is_not_held_up_by_a_reader_that_does_not_read(start_live):
 
 def test_who_was_cut_off_for_reading_nothing_gets_the_rest_later(start_live):
     gateway = start_live(fake_policy([BOTH, DONE]), fake_retriever(WIDE), stream_write_timeout_s=0.3)
+    ended = 'parallelsearch_http_requests_total{method="POST",path="/v1/answers"'
+    before = counted(gateway, ended)
     with request_sent(gateway, "/v1/answers", BODY) as reader:
-        time.sleep(2)
+        wait_for(lambda: counted(gateway, ended) > before, timeout_s=30)
         reader.settimeout(10)
         received = b""
         while piece := reader.recv(1_000_000):
