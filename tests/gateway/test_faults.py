@@ -15,13 +15,15 @@ import pytest
 from gateway_fakes import QUESTION
 from processes import UPSTREAM, Process, free_port, wait_for
 
+from gateway.keys import add_key
+
 pytestmark = pytest.mark.load
 
 
 class Platform:
-    def __init__(self, stack, valkey, settings):
+    def __init__(self, stack, valkey, settings, *, log=None):
         self.valkey = valkey
-        self.policy, self.retriever = (self._run(stack, [sys.executable, UPSTREAM, kind]) for kind in ("policy", "retriever"))
+        self.policy, self.retriever = (self.run(stack, kind) for kind in ("policy", "retriever"))
         port = free_port()
         environment = {
             "GATEWAY_PORT": str(port),
@@ -30,17 +32,28 @@ class Platform:
             "REDIS_URL": valkey.url,
             "GATEWAY_UPSTREAM_REFRESH_S": "0.3",
         }
-        self.gateway = Process([sys.executable, "-m", "gateway"], port, **environment | settings)
+        self.gateway = Process([sys.executable, "-m", "gateway"], port, log=log, **environment | settings)
         stack.callback(self.gateway.kill)
         self.url = f"http://127.0.0.1:{port}"
         wait_for(lambda: httpx2.get(f"{self.url}/readyz").status_code == 200, 30)
 
     @staticmethod
-    def _run(stack, command):
+    def run(stack, kind, *options):
         port = free_port()
-        process = Process([*command, str(port)], port)
+        process = Process([sys.executable, UPSTREAM, kind, str(port), *options], port)
         stack.callback(process.kill)
         return process
+
+    def put_in_place_of(self, stack, upstream, kind, *options):
+        """Another process on the port of one that is killed."""
+        upstream.kill()
+        other = Process([sys.executable, UPSTREAM, kind, str(upstream.port), *options], upstream.port)
+        stack.callback(other.kill)
+        return other
+
+    def metric(self, name):
+        lines = httpx2.get(f"{self.url}/metrics").text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
     def ask(self, **body):
         body = {"question": QUESTION, "cache": "bypass", "deadline_s": 10} | body
@@ -53,7 +66,13 @@ class Platform:
 @pytest.fixture
 def platform(valkey):
     with ExitStack() as stack:
-        yield lambda **settings: Platform(stack, valkey, settings)
+        yield lambda log=None, **settings: Platform(stack, valkey, settings, log=log)
+
+
+@pytest.fixture
+def stack():
+    with ExitStack() as stack:
+        yield stack
 
 
 def test_a_killed_retriever_is_503_and_used_again_when_back(platform):
@@ -190,3 +209,96 @@ def test_nothing_is_left_behind_by_callers_that_hang_up(platform):
     wait_for(lambda: in_flight in httpx2.get(f"{running.url}/metrics").text)
     wait_for(lambda: gateway.num_fds() <= before + 5)
     assert running.ask().status_code == 200
+
+
+def test_a_killed_redis_costs_its_hits_and_is_used_again_when_back(platform):
+    running = platform()
+    assert running.ask(cache="use").status_code == 200
+    running.valkey.kill()
+    for _ in range(5):
+        answered = running.ask(cache="use")
+        assert (answered.status_code, answered.json()["usage"]["cache_hits"]) == (200, 0)
+    ready = httpx2.get(f"{running.url}/readyz")
+    assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+    assert running.metric("parallelsearch_cache_up") == 0
+    assert running.metric('parallelsearch_cache_total{outcome="error"}') >= 1
+    running.valkey.start()
+    wait_for(lambda: httpx2.get(f"{running.url}/readyz").json()["status"] == "ready")
+    running.ask(cache="use")
+    wait_for(lambda: running.ask(cache="use").json()["usage"]["cache_hits"] == 2)
+
+
+def test_one_sub_query_that_fails_leaves_the_others(platform, stack):
+    running = platform()
+    running.put_in_place_of(stack, running.retriever, "retriever", "failing")
+    wait_for(running.answers_again)
+    trajectory = running.ask().json()
+    assert (trajectory["stop_reason"], trajectory["answer"]) == ("answered", "Camille Pissarro")
+    rows = trajectory["turns"][0]["observation"]
+    assert [(row["failed"], bool(row["passages"])) for row in rows] == [(False, True), (True, False)]
+
+
+RUBBISH = [
+    "",
+    "\\x00\\x01\\x02\\xff",
+    "SMTP ready",
+    "HTTP/1.1 200 OK\\r\\n\\r\\n",
+    "HTTP/1.1 200 OK\\r\\ncontent-length: 99\\r\\n\\r\\n{",
+    "HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: 4\\r\\n\\r\\nnull",
+    "HTTP/1.1 200 OK\\r\\ntransfer-encoding: chunked\\r\\n\\r\\nzz\\r\\n",
+    "HTTP/1.1 999 Odd\\r\\ncontent-length: 2\\r\\n\\r\\n{}",
+    "HTTP/1.1 302 Found\\r\\nlocation: http://127.0.0.1:1/\\r\\ncontent-length: 0\\r\\n\\r\\n",
+]
+
+
+@pytest.mark.parametrize("upstream", ["policy", "retriever"])
+def test_an_upstream_that_answers_rubbish_is_503_and_used_again_when_it_does_not(platform, stack, upstream):
+    running = platform(GATEWAY_RETRIEVER_TIMEOUT_S="2")
+    process = getattr(running, upstream)
+    for rubbish in RUBBISH:
+        other = running.put_in_place_of(stack, process, "rubbish", rubbish)
+        for stream in (False, True):
+            answered = running.ask(stream=stream)
+            assert answered.status_code == 503 or b"event: error" in answered.content, rubbish
+        other.kill()
+    process.start()
+    wait_for(running.answers_again)
+
+
+def test_secrets_and_questions_stay_out_of_logs_errors_metrics_and_traces(platform, tmp_path):
+    log, traces, keys = tmp_path / "gateway.log", tmp_path / "traces.jsonl", tmp_path / "keys.json"
+    key = add_key("mine", keys)
+    secrets = [key, "policy-key-7f3a", "admin-token-91bc", "ps-wrong-key-55de", "Monet", "Pissarro"]
+    running = platform(
+        log,
+        GATEWAY_API_KEYS_FILE=str(keys),
+        POLICY_API_KEY=secrets[1],
+        ADMIN_TOKEN=secrets[2],
+        GATEWAY_LOG_LEVEL="DEBUG",
+        TRACE_FILE=str(traces),
+    )
+    said = []
+
+    def ask(token, path="/v1/answers", **body):
+        answer = httpx2.post(f"{running.url}{path}", json=body, headers={"authorization": f"Bearer {token}"}, timeout=20)
+        said.append(answer)
+        return answer.status_code
+
+    assert ask(key, question=QUESTION, cache="bypass") == 200
+    assert ask(secrets[2], question=QUESTION, stream=True) == 200
+    said.clear()  # answers say what was asked; problems must not say who asked
+    assert ask(secrets[3], question=QUESTION) == 401
+    assert ask(key, question=QUESTION, model="gpt") == 422
+    assert ask(key, "/v1/chat/completions", model="parallelsearch", messages=[]) == 422
+    running.retriever.kill()
+    assert ask(key, "/v1/search", queries=[QUESTION], cache="bypass") == 503
+    running.policy.kill()
+    assert ask(key, question=QUESTION, deadline_s=2) == 503
+    assert all(secret not in answer.text for answer in said for secret in secrets[:4])
+    metrics = httpx2.get(f"{running.url}/metrics").text
+    running.gateway.signal(signal.SIGTERM)
+    running.gateway.process.wait(30)
+    written = {"log": log.read_text(), "metrics": metrics, "traces": traces.read_text()}
+    assert '"trace_id"' in written["log"]
+    assert "policy POST /v1/completions" in written["traces"]
+    assert [(where, secret) for where, text in written.items() for secret in secrets if secret in text] == []

@@ -25,13 +25,14 @@ def wait_for(condition, timeout_s=20):
 class Process:
     """A server that is started again on its port after `kill`, which is a SIGKILL."""
 
-    def __init__(self, command, port, **environment):
-        self.command, self.port, self.environment = command, port, environment
+    def __init__(self, command, port, *, log=None, **environment):
+        self.command, self.port, self.environment, self.log = command, port, environment, log
         self.start()
 
     def start(self):
         environment = os.environ | self.environment
-        self.process = subprocess.Popen(self.command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(self.log or os.devnull, "ab") as log:
+            self.process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
         wait_for(self.listens, 60)
 
     def listens(self):
