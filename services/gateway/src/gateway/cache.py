@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
+from functools import lru_cache
 from typing import cast
 
 import orjson
@@ -46,10 +47,16 @@ def cache_key(query: str, top_k: int, version: IndexVersion, scope: Scope = EVER
 
     Of the scope all counts but the name of the index, for which its version stands.
     """
-    where = asdict(scope)
-    del where["index"]
-    digest = hashlib.sha256(orjson.dumps([query, top_k, version.ranking, where])).hexdigest()
-    return f"parallelsearch:{KEY_VERSION}:{version.fingerprint}:{digest}"
+    asked = orjson.dumps([query, top_k, version.ranking, _where(scope)])
+    return f"parallelsearch:{KEY_VERSION}:{version.fingerprint}:{hashlib.sha256(asked).hexdigest()}"
+
+
+@lru_cache(maxsize=1_024)
+def _where(scope: Scope) -> str:
+    """Every field but the index; nearly all requests have the same few."""
+    fields = asdict(scope)
+    del fields["index"]
+    return orjson.dumps(fields).decode()
 
 
 def _dump(passages: Passages) -> bytes:
