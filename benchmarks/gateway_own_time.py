@@ -149,9 +149,9 @@ def main() -> None:
         return
     note = (
         "Targets: own time per turn p50 at most 3 ms at 1 in flight and 10 ms at 256; 1,000 in flight work. Own time is the "
-        "caller's wall clock less what each stand-in held a request for, from its first bytes to its answer: it holds the way to the "
-        "upstreams and back, Redis, the tokenising of prompts and observations (by the gateway, or by asking the policy for it), and "
-        "what other work takes from the machine."
+        "caller's wall clock less what each stand-in held a request for, from its first bytes to its answer: it holds the way to "
+        "the upstreams and back, Redis, the tokenising of prompts and observations (by the gateway, or by asking the policy for "
+        "it), and what other work takes from the machine."
     )
     write_report("gateway_own_time", "Gateway: own time per turn", table, [asdict(run) for run in runs], note)
 
