@@ -1,9 +1,13 @@
 """Named indexes and filters through the gateway: searched where it is said, cached apart, cited by file and page."""
 
+import json
+
 import httpx2
 import pytest
-from fastapi import Request
+from fastapi import Request, Response
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
+
+from gateway.auth import new_key
 
 MONET = "When was Claude Monet born?"
 
@@ -74,6 +78,29 @@ def test_a_filter_that_makes_no_sense_is_refused_and_names_its_field(gateway):
     refusal = gateway.post("/v1/answers", json={"question": QUESTION, "filter": {"after": "yesterday"}})
     assert refusal.status_code == 422
     assert refusal.json()["errors"][0]["field"] == "filter.after"
+
+
+def test_an_original_passes_with_what_keeps_a_browser_from_showing_it_and_needs_a_key(start_live, tmp_path):
+    retriever = fake_retriever(PASSAGES, named=["mine"])
+    keep = {
+        "content-disposition": 'attachment; filename="a b.html"',
+        "content-security-policy": "default-src 'none'; sandbox",
+        "x-content-type-options": "nosniff",
+    }
+
+    @retriever.get("/v1/indexes/{name}/documents/{document:path}/content")
+    async def content(name: str, document: str):
+        return Response(f"{name} {document}", headers=keep, media_type="text/plain")
+
+    token, key = new_key("reader")
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([key.model_dump()]))
+    with httpx2.Client(base_url=start_live(fake_policy([]), retriever, api_keys_file=keys).url, timeout=30) as gateway:
+        path = "/v1/indexes/mine/documents/a%20b.html/content"
+        assert gateway.get(path).status_code == 401
+        response = gateway.get(path, headers={"authorization": f"Bearer {token}"})
+        assert (response.status_code, response.text) == (200, "mine a b.html")
+        assert {name: response.headers[name] for name in keep} == keep
 
 
 def test_uploads_pass_through_with_token_and_body_up_to_their_own_limit(start_live):

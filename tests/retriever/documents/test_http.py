@@ -5,8 +5,10 @@ import time
 import pytest
 from document_files import write_pdf
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
 from retriever.app import create_app, open_retriever
+from retriever.commands import app as commands
 from retriever.settings import RetrieverSettings
 
 ADMIN = {"Authorization": "Bearer secret"}
@@ -19,7 +21,8 @@ def indexes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def serving(indexes, index_folder):
-    settings = RetrieverSettings(index=index_folder, indexes=indexes, ADMIN_TOKEN="secret", max_body_bytes=1_000_000)
+    own = {"ADMIN_TOKEN": "secret", "max_body_bytes": 1_000_000, "serve_uploads": True}
+    settings = RetrieverSettings(index=index_folder, indexes=indexes, **own)
     with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
 
@@ -57,6 +60,43 @@ def test_documents_are_uploaded_searched_replaced_and_removed(serving, indexes, 
     assert [each["source"] for each in settled(serving, "mine")["documents"]] == ["lakes.pdf", "locked.pdf"]
     assert sorted(path.name for path in (indexes / "mine" / "uploads").iterdir()) == ["lakes.pdf", "locked.pdf"]
     assert serving.delete("/v1/indexes/mine/documents/notes.md", headers=ADMIN).status_code == 404
+
+
+HOSTILE = b"<title>Assal</title><script>alert(1)</script><p>Lake Assal lies in Djibouti.</p>"
+
+
+@pytest.mark.timeout(240)
+def test_the_original_of_an_upload_is_given_out_to_be_saved_where_a_setting_says_so(serving, indexes, index_folder, tmp_path):
+    pdf = write_pdf(tmp_path / "a.pdf", ["A cover.", "Lake Baikal is 1642 metres deep."]).read_bytes()
+    upload(serving, "kept", ("lake ü.pdf", pdf), ("page.html", HOSTILE))
+    settled(serving, "kept")
+    (tmp_path / "elsewhere.txt").write_text("Lake Chad is shallow.")
+    added = CliRunner().invoke(commands, ["add", str(tmp_path / "elsewhere.txt"), "--index", str(indexes / "kept")])
+    assert added.exit_code == 0
+    assert serving.post("/v1/indexes/kept/reload", headers=ADMIN).status_code == 200
+
+    def address(client, query):
+        rows = client.post("/v1/retrieve", json={"queries": [query], "top_k": 1, "index": "kept"}).json()["results"]
+        return rows[0][0]["url"]
+
+    url = address(serving, "How deep is Baikal?")
+    assert url == "/v1/indexes/kept/documents/lake%20%C3%BC.pdf/content#page=2"
+    assert address(serving, "Lake Chad") == ""
+    for path, kind, body in ((url, "application/pdf", pdf), (address(serving, "Assal"), "text/plain; charset=utf-8", HOSTILE)):
+        response = serving.get(path)
+        assert (response.status_code, response.headers["content-type"], response.content) == (200, kind, body)
+        assert response.headers["content-disposition"].startswith("attachment; filename")
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in response.headers["content-security-policy"]
+    (indexes / "kept" / "uploads" / "page.html").unlink()
+    (indexes / "kept" / "uploads" / "page.html").symlink_to(tmp_path / "elsewhere.txt")
+    for gone in ("page.html", "elsewhere.txt", "nothing.md", "..%2Fmanifest.json", "%2Fetc%2Fpasswd"):
+        assert serving.get(f"/v1/indexes/kept/documents/{gone}/content").status_code == 404, gone
+    closed = RetrieverSettings(index=index_folder, indexes=indexes)
+    with TestClient(create_app(closed, open_retriever(closed))) as client:
+        assert address(client, "How deep is Baikal?") == ""
+        refused = client.get(url)
+        assert (refused.status_code, "RETRIEVER_SERVE_UPLOADS is off" in refused.json()["detail"]) == (404, True)
 
 
 def test_uploads_need_the_admin_token(serving, indexes):

@@ -4,6 +4,8 @@ import { eventData } from "./sse";
 import type { AnswerRequest, Problem, StreamEvent, Trajectory } from "./wire";
 
 const TIMEOUT_MS = 15_000;
+/** How long a file that was opened can be loaded again. */
+const KEPT_MS = 600_000;
 
 export class Failure extends Error {
   constructor(readonly problem: Problem) {
@@ -90,6 +92,29 @@ export async function streamAnswer(request: AnswerRequest, signal: AbortSignal, 
     if (signal.aborted) throw error;
   }
   throw lost();
+}
+
+const ORIGINAL = /^(\/v1\/indexes\/[^/?#]+\/documents\/[^/?#]+\/content)(#page=\d+)?$/;
+
+/** Whether an address is that of an uploaded document's file, and leads nowhere else. */
+export function isOriginal(url?: string): boolean {
+  const path = ORIGINAL.exec(url ?? "")?.[1];
+  return path !== undefined && new URL(path, location.origin).pathname === path;
+}
+
+/** Fetches an uploaded document with the key. A PDF opens in the browser's own viewer, at its page; anything else is saved. */
+export async function openOriginal(url: string, name: string): Promise<void> {
+  const [, path = "", page = ""] = ORIGINAL.exec(url) ?? [];
+  const response = await send(path, { signal: AbortSignal.timeout(120_000) }, "api-key");
+  const isPdf = response.headers.get("content-type") === "application/pdf";
+  const file = new Blob([await response.arrayBuffer()], { type: isPdf ? "application/pdf" : "application/octet-stream" });
+  const address = URL.createObjectURL(file);
+  const link = document.createElement("a");
+  link.href = address + page;
+  if (isPdf) link.target = "_blank";
+  else link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), KEPT_MS);
 }
 
 export function storedAnswer(id: string): Promise<Trajectory> {

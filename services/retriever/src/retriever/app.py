@@ -40,7 +40,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
             folder, encoder, settings.precision, settings.milvus, settings.gpu, settings.encoder_device, loaded=loaded
         )
 
-    places = IndexPlaces(settings.index, settings.indexes, opener)
+    places = IndexPlaces(settings.index, settings.indexes, opener, settings.serve_uploads)
     reranker = None
     if settings.reranker is not None:
         reranker = Reranker(settings.reranker, settings.rerank_candidates, settings.encoder_device)

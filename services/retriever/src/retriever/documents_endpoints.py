@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request, UploadFile
+from fastapi.responses import FileResponse
 
 from parallelsearch.errors import ConfigurationError, InvalidInput, NotFound
 from parallelsearch.schemas.documents import MAX_LISTED, AcceptedModel, DocumentModel, IndexStatusModel
 from retriever.command_arguments import NAME
 from retriever.documents.document import Unreadable
+from retriever.documents.files import uploads_of
 from retriever.documents.formats import SUFFIXES, Format, check_content, format_of
-from retriever.documents.jobs import Job, uploads_of
+from retriever.documents.jobs import Job
 from retriever.documents.records import DocumentRecord, read_records
 from retriever.endpoints import State, state_of
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
@@ -25,6 +27,16 @@ from servicekit.errors import documented
 
 router = APIRouter(prefix="/v1/indexes/{name}", tags=["documents"])
 
+MEDIA_TYPES = {
+    Format.PDF: "application/pdf",
+    Format.DOCX: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+}
+"""Of what is given out; everything else, HTML among it, is plain text."""
+UNSHOWN = {
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "private, no-cache",
+}
 MAX_FILES = 100
 MAX_NAME_BYTES = 200
 PROBLEMS = documented(
@@ -82,6 +94,23 @@ async def status(
         raise NotFound(f"There is no index {name}.")
     listed = [_listed(record, uploads) for record in records[offset : offset + limit]]
     return IndexStatusModel(name=name, index=index, work=work, total=len(records), documents=listed)
+
+
+@router.get("/documents/{document:path}/content", response_class=FileResponse, responses=PROBLEMS)
+async def content(request: Request, name: str, document: str) -> FileResponse:
+    """The original of a document that was uploaded, to be kept and not to be shown: no browser runs what is in it."""
+    places = state_of(request)["retriever"].places
+    folder = places.folder(name)
+    records = await asyncio.to_thread(_records, folder)
+    uploads = places.uploads(name)
+    if uploads is None:
+        raise NotFound("Originals are not given out here: RETRIEVER_SERVE_UPLOADS is off.")
+    root = str(uploads.resolve())
+    path = uploads / document
+    if not any(record.source == document and record.root == root for record in records) or path.is_symlink() or not path.is_file():
+        raise NotFound(f"The index {name} has no document {document} that was uploaded to it.")
+    media_type = MEDIA_TYPES.get(format_of(document) or Format.TEXT, "text/plain")
+    return FileResponse(path, media_type=media_type, filename=document, headers=UNSHOWN)
 
 
 @router.delete("/documents/{document:path}", status_code=202, responses=PROBLEMS)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from parallelsearch.errors import InvalidInput
 from retriever.command_arguments import NAME
+from retriever.documents.files import uploads_of
 from retriever.encoders.identity import LoadedEncoder
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.index.opened import OpenIndex
@@ -27,6 +28,8 @@ class IndexPlaces:
     default: Path
     root: Path | None
     opener: Opener
+    serves_uploads: bool = False
+    """Whether the originals of uploaded documents are given out."""
 
     @property
     def default_name(self) -> str:
@@ -50,6 +53,10 @@ class IndexPlaces:
         if self.root is None or not NAME.fullmatch(name):
             raise InvalidInput(f"index: {name!r} is no name of an index here.")
         return self.root / name
+
+    def uploads(self, name: str) -> Path | None:
+        """Where the originals lie that are given out; None where none are."""
+        return uploads_of(self.folder(name)) if self.serves_uploads else None
 
     def fingerprint(self, name: str) -> str:
         """Of what is published; raises what `read_manifest` raises."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from parallelsearch.errors import InvalidInput
 from parallelsearch.rollout.types import EVERYWHERE, Filter, Passage, Scope
 from parallelsearch.schemas.retrieval import Method
 from retriever import metrics
+from retriever.corpus.reading import CorpusPassage
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import Vectors
 from retriever.index.found import Found
@@ -62,11 +64,27 @@ class _Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class Originals:
+    """The documents whose files are given out, and the address of their index."""
+
+    address: str = ""
+    sources: frozenset[str] = frozenset()
+
+    def url_of(self, passage: CorpusPassage) -> str:
+        """The passage's own address, else where its file is, at its page; it begins with a slash, for whoever forwards."""
+        source, page = passage.metadata.get("source"), passage.metadata.get("page")
+        if passage.url or source not in self.sources:
+            return passage.url
+        return f"{self.address}/documents/{quote(str(source), safe='')}/content" + (f"#page={page}" if page else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """An open index and the vectors of the queries that its encoder was given, which indexes of one encoder share."""
 
     index: OpenIndex
     vectors: QueryVectors
+    originals: Originals = Originals()
 
 
 class Searcher:
@@ -91,7 +109,7 @@ class Searcher:
                 scores, rows = _search(index, method, texts, vectors, top_k, scope.filter)
             search_s += watch.lap()
             for text, *pair in zip(texts, scores.tolist(), rows.tolist(), strict=True):
-                found[Ask(text, method, scope)] = _passages(index, *pair)
+                found[Ask(text, method, scope)] = _passages(served, *pair)
             load_s += watch.lap()
         metrics.ENCODE_SECONDS.observe(encode_s)
         metrics.SEARCH_SECONDS.observe(search_s)
@@ -139,11 +157,12 @@ def _nearest(index: OpenIndex, vectors: Vectors, top_k: int, among: NDArray[np.i
     return index.filtered.search(vectors, top_k, among)
 
 
-def _passages(index: OpenIndex, scores: list[float], rows: list[int]) -> tuple[Passage, ...]:
+def _passages(served: Served, scores: list[float], rows: list[int]) -> tuple[Passage, ...]:
     found = []
     for score, row in zip(scores, rows, strict=True):
         if row < 0:  # FAISS pads with −1 where it has no further neighbour
             break
-        passage = index.corpus[row]
-        found.append(Passage(passage.id, passage.title, passage.text, score, passage.url, passage.metadata))
+        passage = served.index.corpus[row]
+        url = served.originals.url_of(passage)
+        found.append(Passage(passage.id, passage.title, passage.text, score, url, passage.metadata))
     return tuple(found)

@@ -22,7 +22,7 @@ from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
 from retriever.places import IndexPlaces
 from retriever.reranking import Reranker
-from retriever.searcher import NO_FILTER, Ask, Searcher, Served
+from retriever.searcher import NO_FILTER, Ask, Originals, Searcher, Served
 from retriever.web import LACKING, search_web
 from servicekit.health import Readiness
 
@@ -93,9 +93,16 @@ class Retriever:
         new.warm()
         old = self._served.get(name)
         known = next((served.vectors for served in self._served.values() if served.index.encoder is new.encoder), None)
-        self._served[name] = Served(new, known or QueryVectors(new.encoder, self._cached_queries))
+        vectors = known or QueryVectors(new.encoder, self._cached_queries)
+        self._served[name] = Served(new, vectors, self._originals(name, new))
         if old is not None:
             old.index.close()
+
+    def _originals(self, name: str, index: OpenIndex) -> Originals:
+        uploads = self.places.uploads(name)
+        if uploads is None or index.documents is None:
+            return Originals()
+        return Originals(f"/v1/indexes/{name or self.places.default_name}", index.documents.sources_under(uploads))
 
     def _encoders(self) -> list[LoadedEncoder]:
         return [served.index.encoder for served in self._served.values()]

@@ -23,6 +23,7 @@ class RetrieverSettings(ServiceSettings):
     index: Path = Field(description="The folder of the index: what `parallelsearch index build --out` was given.")
     indexes: Path | None = Field(default=None, description="The folder of the indexes that go by a name, that of their folder.")
     watch_s: float = Field(default=0.0, ge=0, description="Seconds between looks for newly published indexes; 0: none.")
+    serve_uploads: bool = Field(default=False, description="Whether the originals of uploaded documents are given out.")
     encoder: str | None = Field(default=None, description="Where the index's encoder lies now: a bundled name, a folder, a hub id.")
     encoder_device: str = Field(default="cpu", description="Where queries are encoded: cpu, or a GPU such as cuda or cuda:1.")
     precision: Precision = Field(

@@ -31,6 +31,7 @@ def shared_environment(settings: PlatformSettings) -> dict[str, str]:
         "RETRIEVER_INDEX": settings.index or str(settings.state.demo_index),
         "RETRIEVER_INDEXES": str(settings.indexes),
         "RETRIEVER_WATCH_S": settings.watch_s or "1",
+        "RETRIEVER_SERVE_UPLOADS": settings.serve_uploads or "true",
         "PARALLELSEARCH_STATE_DIR": str(settings.state.root),
         "PARALLELSEARCH_CACHE_DIR": str(settings.cache),
     }

@@ -40,6 +40,7 @@ class PlatformSettings:
     index: str = ""
     given_indexes: str = ""
     watch_s: str = ""
+    serve_uploads: str = ""
     admin_token: str = ""
 
     @property
@@ -90,5 +91,6 @@ def from_environment(environ: Mapping[str, str], here: Path) -> PlatformSettings
         index=str((here / index).resolve()) if (index := environ.get("RETRIEVER_INDEX", "")) else "",
         given_indexes=str((here / indexes).resolve()) if (indexes := environ.get("RETRIEVER_INDEXES", "")) else "",
         watch_s=environ.get("RETRIEVER_WATCH_S", ""),
+        serve_uploads=environ.get("RETRIEVER_SERVE_UPLOADS", ""),
         admin_token=environ.get("ADMIN_TOKEN", ""),
     )

@@ -12,7 +12,12 @@ from parallelsearch.clients.http import named
 from servicekit.request_id import request_id
 
 ASKED = ("authorization", "content-type", "accept", "idempotency-key", "last-event-id", "traceparent")
-ANSWERED = ("content-type", "content-length", "content-encoding", "location", "retry-after", "cache-control", "www-authenticate")
+KEPT_FROM_SHOWING = ("content-disposition", "content-security-policy", "x-content-type-options")
+"""What a file brings that a browser is to keep and not to show."""
+ANSWERED = (
+    *("content-type", "content-length", "content-encoding", "location", "retry-after", "cache-control", "www-authenticate"),
+    *KEPT_FROM_SHOWING,
+)
 
 
 def leads_elsewhere(path: str) -> bool:

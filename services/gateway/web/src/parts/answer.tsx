@@ -53,7 +53,7 @@ function Sources({ citations, onCite }: { citations: Citation[]; onCite: (citati
           <button type="button" class="link" onClick={() => onCite(citation)}>
             <bdi>{citation.title || citation.passage_id}</bdi>
           </button>
-          {citation.source && <Linked url={citation.url} words={placeInWords(citation.source, citation.page)} />}
+          {citation.source && <Linked url={citation.url} source={citation.source} words={placeInWords(citation.source, citation.page)} />}
           <span class="found-by">
             found by <bdi>{citation.query}</bdi>
           </span>

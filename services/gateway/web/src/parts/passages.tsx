@@ -1,10 +1,31 @@
 /** Passages of one sub-query. Their text is text: never markup, and isolated from its surroundings' direction. */
+import { useState } from "preact/hooks";
+import { Failure, isOriginal, openOriginal } from "../api";
 import { placeInWords } from "../format";
 import type { Lane } from "../trace";
 import type { Passage } from "../wire";
 
-/** Only where the address leads to the web; anything else is shown as words. */
-export function Linked({ url, words }: { url?: string; words: string }) {
+/** A document that was uploaded, fetched when it is asked for. */
+function Original({ url, source, words }: { url: string; source: string; words: string }) {
+  const [problem, setProblem] = useState("");
+  const open = () =>
+    openOriginal(url, source).then(
+      () => setProblem(""),
+      (error: unknown) => setProblem(error instanceof Failure ? error.problem.detail : "The service did not answer in time."),
+    );
+  return (
+    <span class="source">
+      <button type="button" class="link" aria-label={`Open ${words}`} onClick={() => void open()}>
+        <bdi>{words}</bdi>
+      </button>
+      {problem && <span role="alert"> {problem}</span>}
+    </span>
+  );
+}
+
+/** Only where the address leads to the web or to an uploaded document; anything else is shown as words. */
+export function Linked({ url, source, words }: { url?: string; source?: string; words: string }) {
+  if (url && isOriginal(url)) return <Original url={url} source={source ?? words} words={words} />;
   const link = /^https?:\/\//i.test(url ?? "") ? url : null;
   return (
     <span class="source">
@@ -21,7 +42,7 @@ export function Linked({ url, words }: { url?: string; words: string }) {
 
 function Source({ passage }: { passage: Passage }) {
   const { source, page } = passage.metadata ?? {};
-  return <Linked url={passage.url} words={source ? placeInWords(String(source), page) : passage.id} />;
+  return <Linked url={passage.url} source={source ? String(source) : undefined} words={source ? placeInWords(String(source), page) : passage.id} />;
 }
 
 export function Score({ value }: { value: number }) {

@@ -48,6 +48,11 @@ class DocumentFile:
         return str(self.path)
 
 
+def uploads_of(folder: Path) -> Path:
+    """Where the files lie that were uploaded to the index in `folder`."""
+    return folder / UPLOADS
+
+
 class Refused(NamedTuple):
     root: Path
     source: str

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,10 @@ class DocumentFilter:
         self._records = [record for record in records if record.state == "indexed"]
         self._moments = [moment_of(record.date) for record in self._records]
         self._known: OrderedDict[Filter, Rows] = OrderedDict()
+
+    def sources_under(self, root: Path) -> frozenset[str]:
+        """The documents that came from this folder."""
+        return frozenset(record.source for record in self._records if record.root == str(root.resolve()))
 
     def rows(self, given: Filter) -> Rows:
         """The rows of all passages that pass, ascending."""

@@ -10,13 +10,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
 
 from parallelsearch.errors import Overloaded, ParallelSearchError
 from parallelsearch.schemas.documents import WorkModel
-from retriever.documents.files import UPLOADS
 
 log = structlog.get_logger(__name__)
 
@@ -111,8 +109,3 @@ class DocumentJobs:
             lines.append(line.decode("utf-8", "replace").strip())
         code = await self._process.wait()
         return code, " ".join(line.removeprefix("[index] ") for line in lines)
-
-
-def uploads_of(folder: Path) -> Path:
-    """Where the files lie that were uploaded to the index in `folder`."""
-    return folder / UPLOADS
