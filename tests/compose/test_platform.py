@@ -13,12 +13,23 @@ from parallelsearch.demo import demo_file
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 STAYING = (*OURS, "redis", "canary", "prometheus", "grafana")
 BYSTANDERS = ("trainer", "canary", "prometheus", "grafana")
+ADMIN_TOKEN = "of-the-test"
+LAKES = """# Lakes
+
+## Lake Baikal
+
+Lake Baikal is 1642 metres deep. It lies in Siberia.
+
+## Lake Tanganyika
+
+Lake Tanganyika is 1470 metres deep. It lies in Africa.
+"""
 
 
 @pytest.fixture(scope="module")
 def started():
     require_engine()
-    compose = Compose(CANARY_QUESTIONS="4")
+    compose = Compose(CANARY_QUESTIONS="4", ADMIN_TOKEN=ADMIN_TOKEN)
     compose("down", "--volumes", "--remove-orphans")
     compose("build", timeout_s=1200)
     try:
@@ -41,8 +52,8 @@ def questions():
     return [json.loads(line)["question"] for line in demo_file("questions.jsonl").read_text().splitlines()]
 
 
-def ask(compose, question=QUESTION):
-    return httpx2.post(f"{compose.gateway}/v1/answers", json={"question": question}, timeout=90, trust_env=False)
+def ask(compose, question=QUESTION, **how):
+    return httpx2.post(f"{compose.gateway}/v1/answers", json={"question": question, **how}, timeout=90, trust_env=False)
 
 
 def ready(compose):
@@ -75,6 +86,39 @@ def test_containers_run_as_compose_says(compose):
         assert found["HostConfig"]["Memory"] > 0
         published = [binding for bindings in found["NetworkSettings"]["Ports"].values() for binding in bindings or []]
         assert {binding["HostIp"] for binding in published} <= {"127.0.0.1"}
+
+
+def test_an_uploaded_document_is_cited_and_outlives_its_container(compose):
+    url = f"{compose.gateway}/v1/indexes/lakes"
+    files = {"files": ("lakes.md", LAKES)}
+    assert httpx2.post(f"{url}/documents", files=files, trust_env=False).status_code == 401
+    admin = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    accepted = httpx2.post(f"{url}/documents", files=files, headers=admin, timeout=30, trust_env=False)
+    assert accepted.status_code == 202, accepted.text
+    compose.note(f"$ curl -s {url}/documents -H 'Authorization: Bearer …' -F files=@lakes.md", accepted.text)
+    until = time.monotonic() + 120
+    while (status := httpx2.get(url, timeout=30, trust_env=False).json())["work"]["state"] in {"queued", "running"}:
+        assert time.monotonic() < until, status
+        time.sleep(0.5)
+    assert status["work"]["state"] == "done", status
+    cites_lakes(compose)
+    old = docker("inspect", compose.container("retriever"), "--format", "{{.Id}}")
+    compose("up", "--detach", "--no-deps", "--force-recreate", "retriever")
+    compose.wait_until_healthy("retriever")
+    wait_until_ready(compose)
+    assert docker("inspect", compose.container("retriever"), "--format", "{{.Id}}") != old
+    (document,) = httpx2.get(url, timeout=30, trust_env=False).json()["documents"]
+    assert (document["source"], document["state"], document["uploaded"]) == ("lakes.md", "indexed", True)
+    cites_lakes(compose)
+
+
+def cites_lakes(compose):
+    question = "Which lake is deeper, Lake Baikal or Lake Tanganyika?"
+    response = ask(compose, question, index="lakes")
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    compose.note(f"# {question} {json.dumps({key: answer[key] for key in ('answer', 'citations')})}")
+    assert {citation["source"] for citation in answer["citations"]} == {"lakes.md"}
 
 
 def test_sixteen_at_once_are_answered(compose, questions):

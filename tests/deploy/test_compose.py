@@ -90,6 +90,15 @@ def test_volumes_are_declared():
     assert named | {"data"} == COMPOSE["volumes"].keys()
 
 
+@pytest.mark.parametrize("name", ["retriever", "retriever-gpu"])
+def test_uploads_of_documents_have_a_place_to_stay_and_are_closed_without_a_token(name):
+    service = COMPOSE["services"][name]
+    assert service["environment"]["RETRIEVER_INDEXES"] == "/indexes"
+    assert "indexes:/indexes" in service["volumes"]
+    # From .env or the environment; without a value Compose leaves it out.
+    assert service["environment"]["ADMIN_TOKEN"] is None
+
+
 def test_the_gateway_says_that_it_is_open():
     assert COMPOSE["services"]["gateway"]["environment"]["AUTH"] == "${AUTH:-off}"
 

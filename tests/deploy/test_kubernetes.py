@@ -4,6 +4,8 @@ import kubernetes_validate
 import pytest
 from manifests import OVERLAYS, SECRETS, base, built, containers, kustomize, named, of_kind, pod, resources, workloads
 
+from gateway.settings import GatewaySettings
+
 MINORS = ("1.33", "1.35", "1.37")
 OF_OPERATORS = {"ServiceMonitor"}
 """Custom resources, whose schemas Kubernetes does not have."""
@@ -146,3 +148,28 @@ def test_a_missing_secret_is_named(missing):
     done = kustomize("local", {name: text for name, text in SECRETS.items() if name != missing})
     assert done.returncode != 0
     assert missing in done.stderr
+
+
+def test_uploads_are_taken_only_where_there_is_one_retriever_and_a_claim_to_keep_them():
+    """Replicas have disks of their own, and would each know the documents that reached them."""
+    for where in ("base", *OVERLAYS):
+        found = resources(where)
+        retriever = named(found, "StatefulSet", "retriever")
+        folder = named_by_prefix(found, "ConfigMap", "retriever")["data"].get("RETRIEVER_INDEXES")
+        assert (folder is not None) == (where == "local"), where
+        if folder is not None:
+            assert retriever["spec"]["replicas"] == 1
+            assert not [scaler for scaler in of_kind(found, "HorizontalPodAutoscaler") if scaler["metadata"]["name"] == "retriever"]
+            (mount,) = [mount for mount in pod(retriever)["containers"][0]["volumeMounts"] if mount["mountPath"] == folder]
+            assert not mount.get("readOnly")
+            assert mount["name"] in {claim["metadata"]["name"] for claim in retriever["spec"]["volumeClaimTemplates"]}
+
+
+def test_the_ingress_lets_documents_through():
+    limit = named(base(), "Ingress", "gateway")["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-body-size"]
+    assert int(limit.removesuffix("m")) * 1024**2 >= GatewaySettings.model_fields["max_upload_bytes"].default
+
+
+def named_by_prefix(found, kind, name):
+    """ConfigMaps of an overlay carry a hash behind their name."""
+    return next(resource for resource in of_kind(found, kind) if resource["metadata"]["name"].startswith(name))
