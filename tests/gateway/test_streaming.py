@@ -149,7 +149,7 @@ def test_a_caller_that_hangs_up_aborts_the_generation(start_live, path, asked, g
     wait_for(lambda: in_flight in httpx2.get(f"{gateway.url}/metrics").text)
 
 
-def test_a_reader_that_takes_nothing_is_cut_off(start_live):
+def test_a_reader_that_takes_nothing_is_cut_off(start_live, capfd, caplog):
     wide = {query: [(str(i), query, "word " * 180_000) for i in range(3)] for query in PASSAGES}
     gateway = start_live(fake_policy([BOTH, DONE]), fake_retriever(wide), stream_write_timeout_s=0.3)
     before = answered(gateway)
@@ -160,6 +160,7 @@ def test_a_reader_that_takes_nothing_is_cut_off(start_live):
         while piece := caller.recv(1_000_000):
             received += piece
     assert b"event: done" not in received
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
 
 
 def test_deltas_that_wait_are_joined_and_what_was_taken_never_changes():
