@@ -27,6 +27,7 @@ def refusal(service, tmp_path, **settings):
     assert done.returncode == 1, written
     assert "Traceback" not in written
     assert len(written.strip().splitlines()) == 1, written
+    assert "Value error" not in written  # pydantic's word, which tells a reader nothing
     return written
 
 

@@ -35,5 +35,7 @@ def load(settings: type[S]) -> S:
         lines = []
         for fault in error.errors():
             name = ".".join(str(part) for part in fault["loc"])
-            lines.append(f"{name if name.isupper() else (prefix + name).upper()}: {fault['msg']}")
+            said = fault["msg"].removeprefix("Value error, ")
+            # A fault between several settings has no place; it names them itself.
+            lines.append(f"{name if name.isupper() else (prefix + name).upper()}: {said}" if name else said)
         raise SystemExit("configuration: " + "; ".join(lines)) from None

@@ -49,6 +49,7 @@ PROBLEMS = documented(
         415: "A file is no document, or its content is not what its name says.",
         422: "The request is wrong.",
         503: "Too many changes wait; `Retry-After` says when to try again.",
+        507: "The folder of the indexes cannot be written to, or is full.",
     }
 )
 
@@ -71,6 +72,9 @@ async def upload(request: Request, name: str, files: list[UploadFile]) -> Accept
             await asyncio.to_thread(_keep, uploads, document, file.file)
         except Unreadable as error:
             raise HTTPException(415, f"{document}: it {error}.") from None
+        except OSError as error:
+            said = f"{document} cannot be kept: {uploads}: {error.strerror}. RETRIEVER_INDEXES names a folder with room that it may write to."
+            raise HTTPException(507, said) from None
     work = state["jobs"].add(_sync(state, name, folder))
     return AcceptedModel(name=name, documents=[document for document, _ in checked], work=work)
 
