@@ -7,6 +7,7 @@ from document_files import write_bomb, write_docx, write_pdf
 from typer.testing import CliRunner
 
 from parallelsearch.errors import ConfigurationError, CorpusError
+from retriever.command_arguments import refusals
 from retriever.commands import app
 from retriever.documents.changes import Add, Delete, Replace, Sync
 from retriever.documents.records import read_records
@@ -107,7 +108,7 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_the_build_goes_on(fol
         "link.txt: it is",
     ):
         assert said.count(f"cannot read {line}") == 1
-    assert "passed over 1 files of other types: 1 .png" in said
+    assert "passed over files of other types: 1 .png" in said
     states = {source: record.state for source, record in records(index).items()}
     assert {source for source, state in states.items() if state == "unreadable"} == {
         "locked.pdf",
@@ -243,3 +244,10 @@ def test_commands_refuse_in_one_line(folder, tmp_path, index, write_corpus, rows
         done = CliRunner().invoke(app, [*map(str, arguments)])
         assert done.exit_code == 1, arguments
         assert said in str(done.exception.code if isinstance(done.exception, SystemExit) else done.output)
+
+
+def test_ctrl_c_is_one_line_and_its_own_exit_code(capsys):
+    with pytest.raises(SystemExit) as ended, refusals():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("[index] interrupted: ")

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
 from parallelsearch.clients.retriever_admin import RetrieverAdminClient
 from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearchError
 from retriever.documents.formats import SUFFIXES, format_of
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 128, 16
 """What found most evidence in the words that the policy reads of a passage: benchmarks/documents_recall.py."""
+INTERRUPTED = 130
 INDEX_HELP = "The name of an index in the folder RETRIEVER_INDEXES, or its folder."
 INDEXES, RETRIEVER_URL, ADMIN_TOKEN = "RETRIEVER_INDEXES", "RETRIEVER_URL", "ADMIN_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -22,11 +25,14 @@ _PASSAGE_SUFFIXES = frozenset((".jsonl", ".json", ".ndjson", ".gz", ".parquet"))
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """An error of ours is a sentence and exit code 1."""
+    """An error of ours is a sentence and exit code 1, and so is Ctrl-C, with code 130."""
     try:
         yield
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
+    except KeyboardInterrupt:
+        typer.echo("[index] interrupted: what was published before stands, and the same command goes on from here", err=True)
+        raise SystemExit(INTERRUPTED) from None
 
 
 def place_of(out: Path | None, index: str | None) -> Path:

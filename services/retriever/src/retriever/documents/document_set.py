@@ -180,7 +180,7 @@ def _report(records: list[DocumentRecord], read: set[str], other: Mapping[str, i
         say(f"and {len(lines) - _REPORTED:,} more; parallelsearch index list shows all")
     if other:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(other.items()))
-        say(f"passed over {sum(other.values()):,} files of other types: {kinds}")
+        say(f"passed over files of other types: {kinds}")
     counts = {state: sum(record.state == state for record in records) for state in ("indexed", "repeats", "unreadable")}
     say(
         f"{len(records):,} documents: {counts['indexed']:,} indexed, {counts['repeats']:,} repeat another, "

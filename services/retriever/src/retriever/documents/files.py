@@ -126,7 +126,7 @@ def _add(root: Path, path: PurePosixPath, listing: Listing) -> None:
     if expected is None:
         listing.other[PurePosixPath(path.name).suffix.lower() or "without an ending"] += 1
     elif _readable(str(path)) != str(path):
-        listing.refused.append(Refused(root, _readable(str(path)), "has a name that is no text; rename it"))
+        listing.refused.append(Refused(root, _readable(str(path)), "has characters in its name that cannot be shown; rename it"))
     else:
         listing.files.append(DocumentFile(root, path, expected))
 
