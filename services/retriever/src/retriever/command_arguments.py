@@ -72,6 +72,11 @@ def are_documents(paths: Sequence[Path]) -> bool:
     """
     documents = [path for path in paths if path.is_dir() or format_of(path.name)]
     passages = [path for path in paths if path not in documents and _suffix(path) in _PASSAGE_SUFFIXES]
+    neither = next((path for path in paths if path not in documents and path not in passages and path.suffix), None)
+    if neither is not None and neither.exists():
+        raise CorpusError(
+            f"{neither} is not read. Documents end in {' '.join(SUFFIXES)}, passages in {' '.join(sorted(_PASSAGE_SUFFIXES))}."
+        )
     if documents and passages:
         raise CorpusError(f"{passages[0]} is a file of passages and {documents[0]} is of documents. Build an index of each.")
     if documents and len(documents) < len(paths):
