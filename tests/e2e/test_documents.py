@@ -37,7 +37,7 @@ def test_the_documented_commands_lead_from_a_folder_of_pdfs_to_the_openai_api(tm
 
 
 def sync(folder, index, **options):
-    command = [sys.executable, "-m", "retriever", "index", "sync", str(folder), "--index", str(index), "--encoder", "minilm"]
+    command = [sys.executable, "-m", "parallelsearch", "index", "sync", str(folder), "--index", str(index), "--encoder", "minilm"]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 

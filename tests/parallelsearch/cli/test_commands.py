@@ -9,6 +9,7 @@ import sys
 import pytest
 from gateway_stand_in import QUERIES, gateway_stand_in, problem, trajectory
 
+from parallelsearch.cli.index import hand_over
 from parallelsearch.rollout.types import StopReason
 
 
@@ -166,6 +167,15 @@ def test_doctor_names_a_taken_port_and_fails(cli, gateway):
     assert f"PROBLEM ports     port {port} of the retriever is taken" in done.stdout
     for part in ("python", "disk", "memory", "services", "engines", "models", "index", "platform"):
         assert part in done.stdout
+
+
+def test_index_becomes_the_retriever_s_own_command_so_that_ending_one_ends_the_other(monkeypatch):
+    become = []
+    monkeypatch.setattr(os, "execve", lambda *given: become.append(given))
+    hand_over("sync", ["docs", "--index", "mine"])
+    ((program, arguments, environment),) = become
+    assert (program, arguments[1:]) == (sys.executable, ["-m", "retriever", "index", "sync", "docs", "--index", "mine"])
+    assert environment["RETRIEVER_INDEXES"]
 
 
 def test_help_is_quick(cli):

@@ -7,6 +7,7 @@ from document_files import write_bomb, write_docx, write_pdf
 from typer.testing import CliRunner
 
 from parallelsearch.errors import ConfigurationError, CorpusError
+from retriever.command_arguments import refusals
 from retriever.commands import app
 from retriever.documents.changes import Add, Delete, Replace, Sync
 from retriever.documents.records import read_records
@@ -107,7 +108,7 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_the_build_goes_on(fol
         "link.txt: it is",
     ):
         assert said.count(f"cannot read {line}") == 1
-    assert "passed over 1 files of other types: 1 .png" in said
+    assert "passed over files of other types: 1 .png" in said
     states = {source: record.state for source, record in records(index).items()}
     assert {source for source, state in states.items() if state == "unreadable"} == {
         "locked.pdf",
@@ -116,6 +117,18 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_the_build_goes_on(fol
         "link.txt",
     }
     assert set(sources(index)) == set(LAKES)
+
+
+def test_what_is_added_again_and_cannot_be_read_is_told_again(folder, apply, index, capsys):
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
+    (folder / "same.md").write_text(LAKES["baikal.md"])
+    apply(Sync(folder))
+    capsys.readouterr()
+    apply(Add((folder / "broken.pdf", folder / "same.md")))
+    said = capsys.readouterr().err
+    assert "cannot read broken.pdf: it is a broken pdf file" in said
+    assert "same.md nearly repeats baikal.md: kept once" in said
+    assert "Nothing to do" in said
 
 
 def test_near_duplicates_are_named_and_kept_once_and_come_back_when_the_first_goes(folder, apply, index, capsys):
@@ -231,7 +244,15 @@ def test_approximate_kinds_follow_a_folder_too(folder, apply, index, kind, capsy
 
 def test_commands_refuse_in_one_line(folder, tmp_path, index, write_corpus, rows):
     corpus = write_corpus(rows[:2])
+    picture, link = tmp_path / "picture.png", tmp_path / "link.md"
+    picture.write_bytes(b"\x89PNG")
+    link.symlink_to(folder / "baikal.md")
     for arguments, said in (
+        (("build", picture, "--out", index), "picture.png is not read. Documents end in .txt"),
+        (("build", folder, picture, "--out", index), "picture.png is not read. Documents end in .txt"),
+        (("add", picture, "--index", index), "picture.png is not read. Documents end in .txt"),
+        (("add", link, "--index", index), "link.md is a symbolic link, and links are not followed"),
+        (("add", folder / "nothing.md", "--index", index), "nothing.md: there is no such file or folder"),
         (("build", folder, corpus, "--out", index), "is a file of passages"),
         (("build", folder), "--out FOLDER, or --index NAME"),
         (("build", folder, "--out", index, "--chunk-tokens", "3"), "--chunk-tokens must be at least"),
@@ -243,3 +264,10 @@ def test_commands_refuse_in_one_line(folder, tmp_path, index, write_corpus, rows
         done = CliRunner().invoke(app, [*map(str, arguments)])
         assert done.exit_code == 1, arguments
         assert said in str(done.exception.code if isinstance(done.exception, SystemExit) else done.output)
+
+
+def test_ctrl_c_is_one_line_and_its_own_exit_code(capsys):
+    with pytest.raises(SystemExit) as ended, refusals():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("[index] interrupted: ")

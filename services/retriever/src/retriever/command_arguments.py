@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
 from parallelsearch.clients.retriever_admin import RetrieverAdminClient
 from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearchError
 from retriever.documents.formats import SUFFIXES, format_of
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 128, 16
 """What found most evidence in the words that the policy reads of a passage: benchmarks/documents_recall.py."""
+INTERRUPTED = 130
 INDEX_HELP = "The name of an index in the folder RETRIEVER_INDEXES, or its folder."
 INDEXES, RETRIEVER_URL, ADMIN_TOKEN = "RETRIEVER_INDEXES", "RETRIEVER_URL", "ADMIN_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -22,11 +25,14 @@ _PASSAGE_SUFFIXES = frozenset((".jsonl", ".json", ".ndjson", ".gz", ".parquet"))
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """An error of ours is a sentence and exit code 1."""
+    """An error of ours is a sentence and exit code 1, and so is Ctrl-C, with code 130."""
     try:
         yield
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
+    except KeyboardInterrupt:
+        typer.echo("[index] interrupted: what was published before stands, and the same command goes on from here", err=True)
+        raise SystemExit(INTERRUPTED) from None
 
 
 def place_of(out: Path | None, index: str | None) -> Path:
@@ -66,6 +72,11 @@ def are_documents(paths: Sequence[Path]) -> bool:
     """
     documents = [path for path in paths if path.is_dir() or format_of(path.name)]
     passages = [path for path in paths if path not in documents and _suffix(path) in _PASSAGE_SUFFIXES]
+    neither = next((path for path in paths if path not in documents and path not in passages and path.suffix), None)
+    if neither is not None and neither.exists():
+        raise CorpusError(
+            f"{neither} is not read. Documents end in {' '.join(SUFFIXES)}, passages in {' '.join(sorted(_PASSAGE_SUFFIXES))}."
+        )
     if documents and passages:
         raise CorpusError(f"{passages[0]} is a file of passages and {documents[0]} is of documents. Build an index of each.")
     if documents and len(documents) < len(paths):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import typer
@@ -32,12 +31,8 @@ def passed_on(context: typer.Context) -> None:
 
 
 def hand_over(command: str, arguments: list[str]) -> None:
-    """Runs the retriever's own command with the same arguments; its exit code is ours."""
+    """Becomes the retriever's own command with the same arguments, so that what ends this process ends the work."""
     from parallelsearch.cli import here
 
     environment = os.environ | {"RETRIEVER_INDEXES": str(here.settings().indexes)} | here.running_retriever()
-    try:
-        done = subprocess.run([sys.executable, "-m", "retriever", "index", command, *arguments], env=environment, check=False)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    raise typer.Exit(done.returncode)
+    os.execve(sys.executable, [sys.executable, "-m", "retriever", "index", command, *arguments], environment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
@@ -13,7 +13,7 @@ import orjson
 from parallelsearch.errors import CorpusError
 from retriever.corpus.reading import CorpusPassage
 from retriever.corpus.store import CorpusStore, CorpusWriter
-from retriever.documents.changes import Change, Found, Replace, Resolved, resolve_change
+from retriever.documents.changes import Add, Change, Found, Replace, Resolved, resolve_change
 from retriever.documents.dates import moment_of
 from retriever.documents.document import Document, Unreadable
 from retriever.documents.files import Content, DocumentFile, content_of
@@ -46,6 +46,8 @@ class DocumentSet:
         with Progress("comparing the documents"):
             self._resolved = resolve_change(self.change, records)
         wanted = self._resolved.wanted
+        for line in _known_before(self.change, wanted):
+            say(line)
         parts = [[one.source, _sha256(one), dict(one.given)] for one in wanted]
         rules = [self.rules.chunk_tokens, self.rules.overlap_tokens, self.rules.base_url]
         total = sum(one.content.bytes if isinstance(one, Found) else one.bytes for one in wanted)
@@ -79,6 +81,17 @@ class DocumentSet:
                 raise CorpusError("No document has any text, so there is nothing to publish. What each lacks stands above.")
             say("the index has no passage now; parallelsearch index rollback brings the version before back")
         write_records(data / DOCUMENTS_FILE, records)
+
+
+def _known_before(change: Change, wanted: Sequence[Found | DocumentRecord]) -> Iterator[str]:
+    """What is to be added and was tried before: it is not read again, and its fault is told again."""
+    names = {path.name for path in change.paths} if isinstance(change, Add) else set()
+    for one in wanted:
+        if isinstance(one, DocumentRecord) and one.source in names and one.sha256:
+            if one.state == "unreadable":
+                yield f"cannot read {one.source}: it {one.reason}"
+            elif one.state == "repeats":
+                yield f"{one.source} nearly repeats {one.reason}: kept once"
 
 
 def _sha256(one: Found | DocumentRecord) -> str:
@@ -180,7 +193,7 @@ def _report(records: list[DocumentRecord], read: set[str], other: Mapping[str, i
         say(f"and {len(lines) - _REPORTED:,} more; parallelsearch index list shows all")
     if other:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(other.items()))
-        say(f"passed over {sum(other.values()):,} files of other types: {kinds}")
+        say(f"passed over files of other types: {kinds}")
     counts = {state: sum(record.state == state for record in records) for state in ("indexed", "repeats", "unreadable")}
     say(
         f"{len(records):,} documents: {counts['indexed']:,} indexed, {counts['repeats']:,} repeat another, "

@@ -81,16 +81,20 @@ def find_documents(paths: Iterable[Path]) -> Listing:
     """Every document under the folders and every file that is named; hidden files and folders are passed over.
 
     Raises:
-        CorpusError: a path does not exist, or two documents would be called the same.
+        CorpusError: a path does not exist, is a link or no document, or two documents would be called the same.
     """
     listing = Listing()
     for path in paths:
         if path.is_dir():
             _walk(path.resolve(), listing)
-        elif path.is_file() and not path.is_symlink():
-            _add(path.resolve().parent, PurePosixPath(path.name), listing)
+        elif path.is_symlink():
+            raise CorpusError(f"{path} {_LINK}. Name the file itself.")
+        elif not path.exists():
+            raise CorpusError(f"{path}: there is no such file or folder.")
+        elif format_of(path.name) is None:
+            raise CorpusError(f"{path} is not read. Documents end in {' '.join(SUFFIXES)}.")
         else:
-            raise CorpusError(f"{path}: there is no such file or folder (symbolic links are not followed). Name files or folders.")
+            _add(path.resolve().parent, PurePosixPath(path.name), listing)
     _refuse_repeated(listing)
     return listing
 
@@ -107,9 +111,7 @@ def _walk(root: Path, listing: Listing) -> None:
             if name.startswith(".") or (name in folders and not _is_link(name, descriptor)):
                 continue
             if _is_link(name, descriptor):
-                listing.refused.append(
-                    Refused(root, _readable(str(inside / name)), "is a symbolic link, and links are not followed")
-                )
+                listing.refused.append(Refused(root, _readable(str(inside / name)), _LINK))
             else:
                 _add(root, inside / name, listing)
 
@@ -126,7 +128,7 @@ def _add(root: Path, path: PurePosixPath, listing: Listing) -> None:
     if expected is None:
         listing.other[PurePosixPath(path.name).suffix.lower() or "without an ending"] += 1
     elif _readable(str(path)) != str(path):
-        listing.refused.append(Refused(root, _readable(str(path)), "has a name that is no text; rename it"))
+        listing.refused.append(Refused(root, _readable(str(path)), "has characters in its name that cannot be shown; rename it"))
     else:
         listing.files.append(DocumentFile(root, path, expected))
 

@@ -22,7 +22,7 @@ class PassageFiles:
     def identify(self) -> tuple[FileRecord, ...]:
         for path in self.paths:
             if not path.is_file():
-                raise CorpusError(f"{path}: there is no such file. Name JSONL, gzipped JSONL or parquet files, or documents.")
+                raise CorpusError(f"{path}: there is no such file or folder. Name documents, or JSONL or parquet files.")
         with Progress("hashing the corpus files"):
             return tuple(record(path) for path in self.paths)
 

@@ -46,7 +46,7 @@ class Progress:
     def _state(self) -> str:
         elapsed = time.monotonic() - self._started
         if not self._done:
-            return readable(elapsed)
+            return f"none of {self._total:,} {self._what} yet, {readable(elapsed)}" if self._total else readable(elapsed)
         rate = (self._done - self._done_before) / elapsed
         if self._total is None:
             return f"{self._done:,} {self._what}, {rate:,.0f}/s"

@@ -30,7 +30,7 @@ def read_text(path: Path, *, html: bool = False) -> str:
     data = path.read_bytes()
     text = _decoded(data, html)
     if "\x00" in text:
-        raise Unreadable("is no text: it holds NUL characters")
+        raise Unreadable("is no text: it holds NUL characters; save it as UTF-8")
     return text
 
 
@@ -40,7 +40,8 @@ def _decoded(data: bytes, html: bool) -> str:
             try:
                 return data.decode(encoding)
             except UnicodeDecodeError as error:
-                raise Unreadable(f"says that it is {encoding}, and byte {error.start} is not") from None
+                name = encoding.removesuffix("-sig")
+                raise Unreadable(f"begins as {name}, and byte {error.start} is not; save it as UTF-8") from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -17,6 +17,8 @@ def read_pdf(path: Path) -> Document:
     reader = PdfReader(path)
     if reader.is_encrypted and not reader.decrypt(""):
         raise Unreadable("is password-protected")
+    if not reader.pages:
+        raise Unreadable("is a broken PDF: it has no page")
     if len(reader.pages) > MAX_PAGES:
         raise Unreadable(f"has more than {MAX_PAGES:,} pages; split it")
     parts = tuple(Part(page.extract_text(), "", number) for number, page in enumerate(reader.pages, 1))
