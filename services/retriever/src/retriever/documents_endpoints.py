@@ -73,8 +73,8 @@ async def upload(request: Request, name: str, files: list[UploadFile]) -> Accept
         except Unreadable as error:
             raise HTTPException(415, f"{document}: it {error}.") from None
         except OSError as error:
-            said = f"{document} cannot be kept: {uploads}: {error.strerror}. RETRIEVER_INDEXES names a folder with room that it may write to."
-            raise HTTPException(507, said) from None
+            said = f"{document} cannot be kept: {uploads}: {error.strerror}."
+            raise HTTPException(507, f"{said} Let the retriever write there, or set RETRIEVER_INDEXES.") from None
     work = state["jobs"].add(_sync(state, name, folder))
     return AcceptedModel(name=name, documents=[document for document, _ in checked], work=work)
 
