@@ -15,7 +15,7 @@ from retriever.command_arguments import ADMIN_TOKEN, RETRIEVER_URL
 from retriever.documents.jobs import DocumentJobs
 from retriever.documents_endpoints import router as documents_router
 from retriever.encoders.identity import LoadedEncoder
-from retriever.endpoints import State, router
+from retriever.endpoints import State, direct, router
 from retriever.index.opened import OpenIndex, open_index
 from retriever.places import IndexPlaces
 from retriever.ranking import ranking_of
@@ -71,6 +71,7 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
         max_body_bytes=settings.max_body_bytes,
         description="Encoder, index and corpus behind one batcher.",
     )
+    app.include_router(direct)
     app.include_router(router)
     app.include_router(documents_router)
     if tracing.is_on:

@@ -29,8 +29,11 @@ from retriever.service import Retrieved, Retriever
 from servicekit.auth import require_admin
 from servicekit.bodies import body_schema, read_body
 from servicekit.errors import documented
+from servicekit.routes import DirectRoute
 
 router = APIRouter(tags=["retrieval"])
+direct = APIRouter(tags=["retrieval"], route_class=DirectRoute)
+"""What is asked thousands of times a second."""
 
 PROBLEMS = documented(
     {
@@ -83,7 +86,7 @@ def state_of(request: Request) -> State:
     return cast(State, request.state._state)
 
 
-@router.post(
+@direct.post(
     "/v1/retrieve",
     response_model=RetrieveResponse,
     responses=PROBLEMS,
@@ -96,7 +99,7 @@ async def retrieve(request: Request) -> Response:
     return _json(b'{"results":%b,"index":%b}' % (orjson.dumps(found.rows), found.index.model_dump_json().encode()), found.timings)
 
 
-@router.post(
+@direct.post(
     "/retrieve",
     response_model=WireRetrieveResponse,
     responses=PROBLEMS,
