@@ -1,6 +1,8 @@
 """What is kept of a run: the difference of two models as a LoRA adapter of at most 15 MB, with its error stated.
 
-usage: keep_adapter.py START END OUT [--rank 24]     START and END are model folders; OUT gets PEFT's two files
+usage: keep_adapter.py START END OUT [--rank 24] [--merged FOLDER]
+
+START and END are model folders; OUT gets PEFT's two files, FOLDER what a server of the adapter serves: START with it merged.
 
 For each linear layer the best approximation of rank r of the difference (singular values). The error printed is the share of the
 difference's squared norm that is lost; whether the policy still answers the same is evaluate.py's to say.
@@ -8,6 +10,7 @@ difference's squared norm that is lost; whether the policy still answers the sam
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -28,10 +31,11 @@ def main():
     parser.add_argument("end", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rank", type=int, default=24)
+    parser.add_argument("--merged", type=Path)
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     start, end = (load_file(folder / "model.safetensors", device=device) for folder in (given.start, given.end))
-    adapter, lost, whole, elsewhere = {}, 0.0, 0.0, 0.0
+    adapter, merged, lost, whole, elsewhere = {}, dict(start), 0.0, 0.0, 0.0
     for name in start:
         difference = end[name].float() - start[name].float()
         if name.removesuffix(".weight").rpartition(".")[2] not in LAYERS:
@@ -40,8 +44,12 @@ def main():
         a, b = factors(difference, given.rank)
         prefix = f"base_model.model.{name.removesuffix('.weight')}"
         adapter |= {f"{prefix}.lora_A.weight": a.cpu(), f"{prefix}.lora_B.weight": b.cpu()}
+        merged[name] = (start[name].float() + b.float() @ a.float()).bfloat16()
         whole += float(difference.square().sum())
         lost += float((difference - b.float() @ a.float()).square().sum())
+    if given.merged:
+        shutil.copytree(given.start, given.merged, dirs_exist_ok=True)
+        save_file({name: tensor.cpu() for name, tensor in merged.items()}, given.merged / "model.safetensors", {"format": "pt"})
     given.out.mkdir(parents=True, exist_ok=True)
     save_file(adapter, given.out / "adapter_model.safetensors", metadata={"format": "pt"})
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": given.rank, "lora_alpha": given.rank, "lora_dropout": 0.0}

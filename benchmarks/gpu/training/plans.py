@@ -1,11 +1,15 @@
-"""The runs of the training benchmarks, by plan. A model is a folder below the roots, or `run:NAME` for what another run learnt."""
+"""The runs of the training benchmarks, by plan. A model is a folder below the roots, or `run:NAME` for what another run learnt.
+
+Evaluation samples at temperature 1, which is the policy that is trained and shows a boundary half learnt; `improve` is greedy,
+which is how answers are served.
+"""
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
-RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.15, "attention": "sdpa", "sleep": False}
+RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
 STEPS, PROMPTS, RATE = 60, 12, 2e-5
 
 
-def cold_start(name, data, epochs=1, gpus=1):
+def cold_start(name, data, epochs=2):
     return {
         "kind": "supervised",
         "name": name,
@@ -15,12 +19,24 @@ def cold_start(name, data, epochs=1, gpus=1):
         "batch": 64,
         "micro_batch": 8,
         "learning_rate": 2e-4,
-        "resources": {**RESOURCES, "gpus_per_node": gpus},
+        "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
     }
 
 
-def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.15, search_count=0.35, steps=STEPS, rate=RATE):
+def reinforce(
+    name,
+    model,
+    data,
+    *,
+    algorithm="grpo",
+    seed=42,
+    decomposition=0.15,
+    search_count=0.35,
+    steps=STEPS,
+    rate=RATE,
+    temperature=1.0,
+):
     return {
         "kind": "reinforcement",
         "name": name,
@@ -30,7 +46,7 @@ def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.1
         "steps": steps,
         "prompts_per_step": PROMPTS,
         "samples_per_prompt": 4,
-        "micro_batch": 8,
+        "micro_batch": 4,
         "learning_rate": rate,
         "kl_coefficient": 0.001,
         "seed": seed,
@@ -38,7 +54,7 @@ def reinforce(name, model, data, *, algorithm="grpo", seed=42, decomposition=0.1
         "rollout": ROLLOUT,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
-        "evaluation": {"data": data.replace(".jsonl", "_eval.jsonl"), "every_steps": steps},
+        "evaluation": {"data": data.replace(".jsonl", "_eval.jsonl"), "every_steps": steps, "temperature": temperature},
         "health": {"action": "flag"},
     }
 
@@ -48,7 +64,7 @@ GRID = [(d, s) for d in (0.0, 0.15, 0.35, 0.5) for s in (0.0, 0.35, 0.7)]
 
 PLANS = {
     # The start that has not learnt the boundary, and the twins.
-    "start": [cold_start("cold-mixed", "cold_mixed.jsonl", gpus=2)],
+    "start": [cold_start("cold-mixed", "cold_mixed.jsonl")],
     "twins": [
         cold_start("cold-parallel", "cold_parallel.jsonl"),
         cold_start("cold-sequential", "cold_sequential.jsonl"),
@@ -62,8 +78,8 @@ PLANS = {
         reinforce("before", MIXED, BOUNDARY, steps=1),
     ],
     "improve": [
-        reinforce("improve-bundled", "bundled", "improve.jsonl"),
-        reinforce("before-bundled", "bundled", "improve.jsonl", steps=1),
+        reinforce("improve-bundled", "bundled", "improve.jsonl", temperature=0.0),
+        reinforce("before-bundled", "bundled", "improve.jsonl", steps=1, temperature=0.0),
     ],
     "algorithms": [
         reinforce("ppo", MIXED, BOUNDARY, algorithm="ppo", steps=12),

@@ -3,7 +3,7 @@
 usage: report.py ARCHIVE.tar.gz … --before RUN=BEFORE … --out docs/results --name training_boundary --card CARD --date DATE
 
 `--before boundary-seed42=before` says which one-step run measured the policy that a run started from. Writes NAME.json, NAME.md
-and NAME.png. Evaluation is greedy, of the same questions before and after.
+and NAME.png. Evaluation is of the same questions before and after, at the temperature that the runs name.
 """
 
 import argparse
@@ -110,6 +110,7 @@ def describe(run, before):
         "lambda_d": weights["decomposition"],
         "lambda_s": weights["search_count"],
         "learning_rate": spec["learning_rate"],
+        "evaluation_temperature": spec["evaluation"]["temperature"],
         "steps": len(steps),
         "rollouts_per_step": spec["prompts_per_step"] * spec["samples_per_prompt"],
         "seconds_per_step": {
@@ -155,6 +156,11 @@ def cell(fact, name):
     scale, unit, digits = (100, " %", 1) if name in {"exact match", "decomposed"} else (1, "", 2)
     low, high = (bound * scale for bound in fact["interval"])
     return f"{fact['before'] * scale:.{digits}f} → {fact['after'] * scale:.{digits}f}{unit} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
+def temperatures(told):
+    values = sorted({run["evaluation_temperature"] for run in told.values()})
+    return ", ".join(f"temperature {value:g}" if value else "greedy" for value in values)
 
 
 def speed(told):
@@ -210,7 +216,7 @@ def main():
     (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
     plot(told, given.out / f"{given.name}.png")
     lines = [
-        f"{given.card}, {given.date}. Held-out questions, greedy: before → after [95 % interval of the difference].",
+        f"{given.card}, {given.date}. Held-out questions, {temperatures(told)}: before → after [95 % interval of the difference].",
         "",
         *table(told),
         "",
