@@ -6,7 +6,7 @@ out. Sums, normalisations and the residual stream stay in float32, matrix produc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import BertModel
 
+from retriever.products import Product, product
+
 Pooling = Literal["mean", "cls"]
-Product = Callable[[Tensor], Tensor]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls")
-_ROWS_LAID_OUT_FOR = 256
 _TOKENS_STEP, _LENGTH_STEP = 16, 8
 """Shapes are rounded up to these: oneDNN makes, and keeps, machine code for every shape that it meets."""
 _MASKED = -1e4
@@ -132,28 +132,14 @@ class _Layer:
         parts = (inner.query, inner.key, inner.value)
         weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
 
-        def product(weight: Tensor, bias: Tensor, *, gelu: bool = False) -> Product:
-            return _product(weight.detach().to(device, dtype), bias.detach().to(device, dtype), gelu=gelu)
+        def linear(weight: Tensor, bias: Tensor, *, gelu: bool = False) -> Product:
+            return product(weight.detach().to(device, dtype), bias.detach().to(device, dtype), gelu=gelu)
 
         return _Layer(
-            product(weight, bias),
-            product(outer.dense.weight, outer.dense.bias),
+            linear(weight, bias),
+            linear(outer.dense.weight, outer.dense.bias),
             _Norm.of(outer.LayerNorm, device),
-            product(layer.intermediate.dense.weight, layer.intermediate.dense.bias, gelu=True),
-            product(layer.output.dense.weight, layer.output.dense.bias),
+            linear(layer.intermediate.dense.weight, layer.intermediate.dense.bias, gelu=True),
+            linear(layer.output.dense.weight, layer.output.dense.bias),
             _Norm.of(layer.output.LayerNorm, device),
         )
-
-
-def _product(weight: Tensor, bias: Tensor, *, gelu: bool) -> Product:
-    """A matrix product and what follows it; on a CPU in bfloat16 with the weights laid out once for oneDNN."""
-    if weight.device.type == "cpu" and weight.dtype == torch.bfloat16:
-        laid_out = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS_LAID_OUT_FOR)
-        after: tuple[str, list[float], str] = ("gelu", [], "none") if gelu else ("none", [], "")
-        return lambda hidden: torch.ops.mkldnn._linear_pointwise(hidden.to(torch.bfloat16), laid_out, bias, *after)
-
-    def product(hidden: Tensor) -> Tensor:
-        made = functional.linear(hidden.to(weight.dtype), weight, bias)
-        return functional.gelu(made) if gelu else made
-
-    return product

@@ -16,6 +16,7 @@ from retriever.gpu.plan import GpuPlan
 from retriever.index.found import Found, nothing_found
 from retriever.index.kinds import set_effort
 from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind, MilvusAddress
+from retriever.products import product
 
 _ROWS_AT_ONCE = 65_536
 
@@ -83,8 +84,10 @@ class FlatSearch:
     """
 
     def __init__(self, vectors_file: Path) -> None:
-        self._vectors = torch.from_numpy(np.load(vectors_file, allow_pickle=False))
-        self.rows, self.dimension = self._vectors.shape
+        vectors: Vectors = np.load(vectors_file, mmap_mode="r", allow_pickle=False)
+        self.rows, self.dimension = vectors.shape
+        starts = range(0, self.rows, _ROWS_AT_ONCE)
+        self._parts = [(start, product(torch.from_numpy(vectors[start : start + _ROWS_AT_ONCE].copy()))) for start in starts]
 
     def search(self, queries: Vectors, top_k: int) -> Found:
         found_scores, found_rows = nothing_found(len(queries), top_k)
@@ -96,9 +99,9 @@ class FlatSearch:
     def _best(self, queries: torch.Tensor, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The best of the best of each part, so that memory stays bounded by one part's scores."""
         scores, rows = [], []
-        for start in range(0, self.rows, _ROWS_AT_ONCE):
-            part = self._vectors[start : start + _ROWS_AT_ONCE]
-            best = torch.topk(queries @ part.T, min(top_k, len(part)), dim=1)
+        for start, scores_of in self._parts:
+            all_scores = scores_of(queries)
+            best = torch.topk(all_scores, min(top_k, all_scores.shape[1]), dim=1)
             scores.append(best.values)
             rows.append(best.indices + start)
         if len(scores) == 1:
