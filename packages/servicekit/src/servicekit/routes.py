@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import Request
@@ -20,3 +21,9 @@ class DirectRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
         return handler
+
+
+def until_answered(request: Request) -> AsyncExitStack:
+    """What is entered here is left once the answer has been sent, streams to their end; FastAPI's dependencies use the same."""
+    stack: AsyncExitStack = request.scope["fastapi_inner_astack"]
+    return stack

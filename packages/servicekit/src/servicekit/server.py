@@ -8,6 +8,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from servicekit.logs import configure_logs
+from servicekit.one_write import OneWriteProtocol
 from servicekit.settings import ServiceSettings
 
 
@@ -21,6 +22,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         app,
         host=settings.host,
         port=settings.port,
+        http=OneWriteProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -69,7 +69,8 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         larger_bodies={f"{indexes.PREFIX}/": settings.max_upload_bytes},
         description=DESCRIPTION,
     )
-    for router in (answers.router, stored.router, chat.router, training.router, indexes.router, examples_router(), page_router()):
+    routers = (answers.direct, answers.router, stored.router, chat.router, training.router, indexes.router)
+    for router in (*routers, examples_router(), page_router()):
         app.include_router(router)
     app.router.routes.append(mcp.route)
     app.add_middleware(SecurityHeaders)

@@ -5,8 +5,7 @@ All are coroutines, though they wait for nothing: FastAPI sends plain functions 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Annotated, TypedDict
+from typing import Annotated, TypedDict, cast
 
 import httpx2
 from fastapi import Depends, Request
@@ -19,8 +18,11 @@ from gateway.limits import Limiter
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
+from servicekit.routes import until_answered
 
 BEARER = HTTPBearer(auto_error=False, description="An API key, where the gateway is set up with keys.")
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+"""For the document: the authenticator reads the header itself."""
 
 
 class State(TypedDict):
@@ -35,29 +37,34 @@ class State(TypedDict):
     indexes: httpx2.AsyncClient
 
 
+def state_of(request: Request) -> State:
+    return cast(State, request.state._state)
+
+
 async def answer_service(request: Request) -> AnswerService:
-    service: AnswerService = request.state.answers
-    return service
+    return state_of(request)["answers"]
 
 
 async def gateway_settings(request: Request) -> GatewaySettings:
-    settings: GatewaySettings = request.state.settings
-    return settings
+    return state_of(request)["settings"]
 
 
-async def known_caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)] = None) -> Caller:
+async def known_caller(request: Request, _: Credentials = None) -> Caller:
     """Refuses whoever has no key where keys are needed."""
-    authenticator: Authenticator = request.state.authenticator
-    caller = authenticator.caller(request.headers.get("authorization", ""))
+    caller = state_of(request)["authenticator"].caller(request.headers.get("authorization", ""))
     metrics.CALLS.labels(caller.name).inc()
     return caller
 
 
-async def limited_caller(request: Request, caller: Annotated[Caller, Depends(known_caller)]) -> AsyncIterator[Caller]:
-    """Counts the request against its caller's limits until its answer has been sent."""
-    limiter: Limiter = request.state.limiter
-    async with limiter.one_request(caller):
-        yield caller
+async def admitted(request: Request) -> Caller:
+    """Who calls, counted against the caller's limits until the answer has been sent; for routes without dependencies."""
+    caller = await known_caller(request)
+    await until_answered(request).enter_async_context(state_of(request)["limiter"].one_request(caller))
+    return caller
+
+
+async def limited_caller(request: Request, _: Credentials = None) -> Caller:
+    return await admitted(request)
 
 
 Settings = Annotated[GatewaySettings, Depends(gateway_settings)]

@@ -14,21 +14,24 @@ CLIENT_CLOSED_REQUEST = 499
 
 async def unless_disconnected(request: Request, work: Coroutine[None, None, T]) -> T:
     """The result of `work`, which is cancelled, and with it its requests to upstreams, if the caller is gone before it is done."""
-    task = asyncio.create_task(work)
-    watch = asyncio.create_task(_gone(request))
+    serving = asyncio.current_task()
+    assert serving is not None
+    hung_up = False
+
+    async def watch() -> None:
+        nonlocal hung_up
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        hung_up = True
+        serving.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise HTTPException(CLIENT_CLOSED_REQUEST, "The caller hung up.")
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if not hung_up:
+            raise
+        serving.uncancel()
+        raise HTTPException(CLIENT_CLOSED_REQUEST, "The caller hung up.") from None
     finally:
-        task.cancel()
-        watch.cancel()
-        await asyncio.gather(task, watch, return_exceptions=True)
-
-
-async def _gone(request: Request) -> None:
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return
+        watching.cancel()

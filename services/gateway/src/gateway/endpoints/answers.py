@@ -6,27 +6,40 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
 
-from gateway.dependencies import Answers, LimitedCaller, Settings
+from gateway.dependencies import BEARER, Answers, LimitedCaller, Settings, admitted, state_of
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import server_sent, stream_response
 from gateway.streaming import AnswerStream
 from parallelsearch.errors import Gone, InvalidInput
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
+from servicekit.bodies import body_schema, read_body
 from servicekit.errors import documented
+from servicekit.routes import DirectRoute
 
 LastEventId = Annotated[int, Header(ge=0, le=2**31 - 1, description="The id of the last event that was read; 0: from the first.")]
 router = APIRouter(prefix="/v1", tags=["answers"])
+direct = APIRouter(prefix="/v1", tags=["answers"], route_class=DirectRoute, dependencies=[Depends(BEARER)])
+"""What answers are waited for; its dependencies are for the document alone."""
+INVALID = documented({422: "The request is wrong; `errors` names each field."})
 
 
-@router.post("/answers", response_model=TrajectoryModel, responses={200: {"content": {"text/event-stream": {}}}})
-async def answer(body: AnswerRequest, request: Request, answers: Answers, settings: Settings, caller: LimitedCaller) -> Response:
+@direct.post(
+    "/answers",
+    response_model=TrajectoryModel,
+    responses={200: {"content": {"text/event-stream": {}}}, **INVALID},
+    openapi_extra=body_schema(AnswerRequest),
+)
+async def answer(request: Request) -> Response:
     """Answers a question: the whole trajectory, with citations; with `stream` its events as they happen."""
+    caller, state = await admitted(request), state_of(request)
+    body = await read_body(request, AnswerRequest)
+    answers = state["answers"]
     if body.stream:
         stream = await unless_disconnected(request, answers.stream(body, caller.name, resumable=True).started())
-        return stream_response(_written(stream, 0), settings)
+        return stream_response(_written(stream, 0), state["settings"])
     trajectory = await unless_disconnected(request, answers.answer(body, caller.name))
     return Response(trajectory.model_dump_json(), media_type="application/json")
 
@@ -61,8 +74,9 @@ async def _written(stream: AnswerStream, after: int) -> AsyncIterator[bytes]:
             yield server_sent(numbered.number, numbered.event.event, numbered.event.model_dump_json())
 
 
-@router.post("/search", response_model=SearchResponse)
-async def search(body: SearchRequest, answers: Answers, _: LimitedCaller) -> Response:
+@direct.post("/search", response_model=SearchResponse, responses=INVALID, openapi_extra=body_schema(SearchRequest))
+async def search(request: Request) -> Response:
     """Searches all queries at once, through the cache, without a policy."""
-    found = await answers.search(body)
+    await admitted(request)
+    found = await state_of(request)["answers"].search(await read_body(request, SearchRequest))
     return Response(found.model_dump_json(), media_type="application/json")
