@@ -1,14 +1,18 @@
 """What the training runs learnt: tables with paired-bootstrap intervals and a plot, out of what drive.py brought home.
 
-usage: report.py ARCHIVE.tar.gz … --before RUN=BEFORE … --out docs/results --name training_boundary --card CARD --date DATE
+usage: report.py ARCHIVE.tar.gz … --before RUN=BEFORE … [--pool NAME=RUN,RUN …] [--runs RUN …] --out docs/results
+           --name training_boundary --card CARD --date DATE
 
-`--before boundary-seed42=before` says which one-step run measured the policy that a run started from. Writes NAME.json, NAME.md
-and NAME.png. Evaluation is of the same questions before and after, at the temperature that the runs name.
+`--before boundary-seed42=before` says which one-step run measured the policy that a run started from; `--pool` puts runs that
+differ in their seed together, question by question; `--runs` leaves the others out. Writes NAME.json, NAME.md and NAME.png.
+Evaluation is of the same questions before and after, at the temperature that the runs name; of several samples of a question the
+mean counts.
 """
 
 import argparse
 import json
 import tarfile
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +24,6 @@ from trainer.records import RolloutRecord
 from trainer.step_metrics import steps_of
 
 SEED, SMOOTH = 1, 5
-KINDS = ("parallel", "sequential")
 FACTS = {
     "exact match": lambda record: record.matched,
     "decomposed": lambda record: record.decomposed,
@@ -53,9 +56,12 @@ class Run:
 
     @property
     def evaluated(self):
-        """The last evaluation, by question."""
-        rows = [record for record in self.records if record.split == "eval"]
-        return {record.id: record for record in rows}
+        """The samples of the last evaluation, by question."""
+        rows, samples = defaultdict(list), self.spec["evaluation"]["samples"]
+        for record in self.records:
+            if record.split == "eval":
+                rows[record.id].append(record)
+        return {id_: records[-samples:] for id_, records in rows.items()}
 
     def seconds(self, name):
         values = [step["values"][f"timing/{name}"] for step in self.own if f"timing/{name}" in step["values"]]
@@ -82,10 +88,19 @@ def read(archive):
             yield Run(name, run, records, json.loads(files[f"{name}/metrics.json"])["steps"])
 
 
-def compare(before, after, fact, kinds):
-    """After − before over the questions of these kinds, with its 95 % interval."""
-    ids = [id_ for id_, record in before.items() if id_ in after and record.kind in kinds]
-    a, b = (np.array([[float(FACTS[fact](side[id_])) for id_ in ids]]) for side in (after, before))
+def scopes(evaluated):
+    """Which questions are told apart: by kind, by kind within each set, and all."""
+    found = {"all": list(evaluated)}
+    for id_, (first, *_) in evaluated.items():
+        for scope in (str(first.kind), f"{first.kind}, {id_.partition('_')[0]}"):
+            found.setdefault(scope, []).append(id_)
+    return found
+
+
+def compare(before, after, fact, ids):
+    """After − before over these questions, with its 95 % interval."""
+    ids = [id_ for id_ in ids if id_ in after]
+    a, b = (np.array([[fmean(float(FACTS[fact](record)) for record in side[id_]) for id_ in ids]]) for side in (after, before))
     ones = np.ones_like(a)
     found = paired_bootstrap((a, ones), (b, ones), seed=SEED)[0] if ids else None
     if found is None:
@@ -120,16 +135,30 @@ def describe(run, before):
         "curves": {name: [round(step.values[name], 4) if name in step.values else None for step in steps] for name in CURVES},
     }
     if before is not None and run.evaluated:
-        pairs = before.evaluated, run.evaluated
-        told["evaluation"] = {
-            scope: {fact: compare(*pairs, fact, kinds) for fact in FACTS}
-            for scope, kinds in {**{kind: (kind,) for kind in KINDS}, "all": (*KINDS, "hybrid", "single")}.items()
-        }
-        calls = told["evaluation"]["parallel"]["LLM calls"]
-        if calls and calls["before"] > FEWEST_CALLS:
-            way = (calls["before"] - calls["after"]) / (calls["before"] - FEWEST_CALLS)
-            told["share_of_the_way_to_two_calls"] = round(way, 4)
+        told |= evaluation(before.evaluated, run.evaluated)
     return told
+
+
+def evaluation(before, after):
+    facts = {scope: {fact: compare(before, after, fact, ids) for fact in FACTS} for scope, ids in scopes(before).items()}
+    told, calls = {"evaluation": facts}, facts["parallel"]["LLM calls"] if "parallel" in facts else None
+    if calls and calls["before"] > FEWEST_CALLS:
+        way = (calls["before"] - calls["after"]) / (calls["before"] - FEWEST_CALLS)
+        told["share_of_the_way_to_two_calls"] = round(way, 4)
+    return told
+
+
+def pool(runs, before):
+    """Runs of several seeds as one: each question's samples together."""
+    together = defaultdict(list)
+    for run in runs:
+        for id_, records in run.evaluated.items():
+            together[id_] += records
+    whole = {"pooled": [run.name for run in runs], **evaluation(before.evaluated, together)}
+    return {
+        **{name: describe(runs[0], None)[name] for name in ("lambda_d", "lambda_s", "steps", "evaluation_temperature")},
+        **whole,
+    }
 
 
 def table(told):
@@ -138,7 +167,7 @@ def table(told):
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, run in told.items():
-        for scope in KINDS if "evaluation" in run else ():
+        for scope in sorted(run.get("evaluation", ())):
             facts = run["evaluation"][scope]
             cells = [
                 cell(facts[fact], fact) for fact in ("exact match", "decomposed", "LLM calls", "searches", "repeated searches")
@@ -169,7 +198,7 @@ def speed(told):
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, run in told.items():
-        seconds = run["seconds_per_step"]
+        seconds = run.get("seconds_per_step", {"step_total": None})
         if seconds["step_total"]:
             parts = [f"{seconds[part]:.2f}" for part in ("step_total", "generation", "make_experience", "ppo_train", "broadcast")]
             rate = run["rollouts_per_step"] / seconds["step_total"]
@@ -185,7 +214,7 @@ def plot(told, path):
 
     figure, axes = pyplot.subplots(2, 3, figsize=(14, 7), sharex=True)
     for axis, name in zip(axes.flat, CURVES, strict=True):
-        for run, facts in told.items():
+        for run, facts in ((run, facts) for run, facts in told.items() if "curves" in facts):
             values = np.array([np.nan if value is None else value for value in facts["curves"][name]], dtype=float)
             if len(values) >= SMOOTH:
                 smooth = [np.nanmean(values[max(0, at - SMOOTH + 1) : at + 1]) for at in range(len(values))]
@@ -204,6 +233,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("archives", nargs="+", type=Path)
     parser.add_argument("--before", nargs="*", default=[])
+    parser.add_argument("--pool", nargs="*", default=[])
+    parser.add_argument("--runs", nargs="*", help="these only")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--card", required=True)
@@ -211,7 +242,11 @@ def main():
     given = parser.parse_args()
     runs = {run.name: run for archive in given.archives for run in read(archive)}
     before = dict(pair.split("=") for pair in given.before)
-    told = {name: describe(run, runs.get(before.get(name))) for name, run in runs.items() if name not in before.values()}
+    wanted = [name for name in given.runs or runs if name not in before.values()]
+    told = {name: describe(runs[name], runs.get(before.get(name))) for name in wanted}
+    for name, _, members in (pair.partition("=") for pair in given.pool):
+        pooled = [runs[member] for member in members.split(",")]
+        told[name] = pool(pooled, runs[before[pooled[0].name]])
     whole = {"card": given.card, "date": given.date, "runs": told}
     (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
     plot(told, given.out / f"{given.name}.png")
