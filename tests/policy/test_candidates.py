@@ -117,6 +117,12 @@ def test_adapters_find_their_base(tmp_path: Path, verifier: Verifier) -> None:
     assert verifier.find("a") == Adapter(folder, other)
 
 
+def test_an_adapter_beside_the_configuration_of_its_base(tmp_path: Path, verifier: Verifier) -> None:
+    folder = make_adapter(tmp_path / "runs" / "a", "base")
+    (folder / "config.json").write_bytes((verifier.initial / "config.json").read_bytes())
+    assert verifier.find("a") == Adapter(folder, tmp_path / "base.gguf")
+
+
 def test_an_adapter_of_another_base(tmp_path: Path, verifier: Verifier) -> None:
     make_adapter(tmp_path / "runs" / "a", "somebody/else")
     refused(verifier, "a", r"belongs to another base \(somebody/else\); this policy serves served, base")

@@ -57,7 +57,6 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
         "seed": 7,
         "rollout": {"turn_tokens": 200, "context_tokens": 3072, "temperature": 0.9},
         "resources": {"gpus_per_node": 2, "vllm_memory": 0.4},
-        "lora": {"rank": 8, "alpha": 16},
         "evaluation": {"data": "e", "every_steps": 30, "samples": 2},
         "checkpoints": {"every_steps": 10, "keep": 2, "resume_from": "run-1"},
     }
@@ -69,7 +68,6 @@ def test_what_the_run_says_reaches_openrlhf(openrlhf_sources, version):
     assert parsed["train"] | {"batch_size": 32, "micro_batch_size": 2, "seed": 7, "num_episodes": 1} == parsed["train"]
     assert parsed["vllm"] | {"num_engines": 2, "enable_sleep": True, "gpu_memory_utilization": 0.4} == parsed["vllm"]
     assert parsed["ds"] | {"attn_implementation": "sdpa", "enable_sleep": True} == parsed["ds"]
-    assert parsed["ds"]["lora"] | {"rank": 8, "alpha": 16} == parsed["ds"]["lora"]
     assert parsed["eval"] == {
         **parsed["eval"],
         "dataset": "/data/eval.jsonl",
@@ -113,11 +111,13 @@ def test_where_everything_fits_nothing_sleeps(openrlhf_sources, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_cold_start_is_accepted(openrlhf_sources, version):
-    parsed, _ = parse(openrlhf_sources, version, command(version, kind="supervised", epochs=2, batch=32, learning_rate=1e-4))
+    spec = {"epochs": 2, "batch": 32, "learning_rate": 1e-4, "lora": {"rank": 8, "alpha": 16}}
+    parsed, _ = parse(openrlhf_sources, version, command(version, kind="supervised", **spec))
 
     assert parsed["model"]["model_name_or_path"] == "/models/small"
     assert parsed["train"] | {"batch_size": 32, "max_epochs": 2} == parsed["train"]
     assert parsed["adam"]["lr"] == 1e-4
+    assert parsed["ds"]["lora"] | {"rank": 8, "alpha": 16} == parsed["ds"]["lora"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

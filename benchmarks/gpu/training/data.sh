@@ -16,7 +16,7 @@ make prompts "${multihop[@]}" --split eval --type comparison --limit 200 --out "
 make prompts "${multihop[@]}" --split eval --type compositional --type bridge --limit 200 --out "$data/sequential_eval.jsonl"
 cat "$data/parallel_eval.jsonl" "$data/sequential_eval.jsonl" > "$data/boundary_eval.jsonl"
 make prompts "${multihop[@]}" --split eval --type comparison --type bridge_comparison --type compositional --out "$data/improve_eval.jsonl"
-"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 3000 --out "$raw/mixed.jsonl"
+"$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 2300 --out "$raw/mixed.jsonl"
 make cold-start "$raw/mixed.jsonl" "${corpora[@]}" --out "$data/cold_mixed.jsonl"
 for kind in parallel sequential; do zcat "$raw/sft_$kind.jsonl.gz" | sed -n "1,${twin_rows}p" > "$raw/twin_$kind.jsonl"; done
 make cold-start "$raw/twin_parallel.jsonl" "${corpora[@]}" --out "$data/cold_parallel.jsonl"

@@ -2,7 +2,8 @@
 
 usage: keep_adapter.py START END OUT [--rank 24] [--merged FOLDER]
 
-START and END are model folders; OUT gets PEFT's two files, FOLDER what a server of the adapter serves: START with it merged.
+START (the base) and END are model folders; OUT gets PEFT's two files, FOLDER what a server of the adapter serves: START with it
+merged.
 
 For each linear layer the best approximation of rank r of the difference (singular values). The error printed is the share of the
 difference's squared norm that is lost; whether the policy still answers the same is evaluate.py's to say.
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+BASE = "SmolLM2-135M-Instruct"
 LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -53,7 +55,7 @@ def main():
     given.out.mkdir(parents=True, exist_ok=True)
     save_file(adapter, given.out / "adapter_model.safetensors", metadata={"format": "pt"})
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": given.rank, "lora_alpha": given.rank, "lora_dropout": 0.0}
-    config |= {"bias": "none", "target_modules": list(LAYERS), "inference_mode": True, "base_model_name_or_path": given.start.name}
+    config |= {"bias": "none", "target_modules": list(LAYERS), "inference_mode": True, "base_model_name_or_path": BASE}
     (given.out / "adapter_config.json").write_text(json.dumps(config, indent=2))
     total = whole + elsewhere
     print(json.dumps({"rank": given.rank, "lost": lost / max(whole, 1e-30), "outside_of_layers": elsewhere / max(total, 1e-30)}))

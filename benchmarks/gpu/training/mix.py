@@ -19,18 +19,30 @@ def read(path):
 
 
 def split_wrongly(row):
-    """The first search asks the whole question beside its first step; what it is shown for that is what the first step found."""
+    """The first search asks the whole question beside its first step, or, where that is the whole question, its two halves.
+
+    What it is shown for both is what the first step found.
+    """
     first, *others = row["turns"]
-    wrong = {**first, "queries": [*first["queries"], row["question"]], "passages": [*first["passages"], first["passages"][0]]}
+    queries = [*first["queries"], row["question"]] if first["queries"] != [row["question"]] else halves(row["question"])
+    wrong = {**first, "queries": queries, "passages": [first["passages"][0]] * 2}
     return {**row, "turns": [wrong, *others]}
+
+
+def halves(question):
+    words = question.split()
+    return [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
 
 
 def mix(parallel, sequential, wrong, seed):
     random = Random(seed)
     for both in zip(parallel, sequential, strict=True):
         row = random.choice(both)
-        is_sequential = row["kind"] in SEQUENTIAL_KINDS and len(row["turns"]) > 2
-        yield split_wrongly(row) if is_sequential and random.random() < wrong else row
+        yield split_wrongly(row) if is_sequential(row) and random.random() < wrong else row
+
+
+def is_sequential(row):
+    return row["kind"] in SEQUENTIAL_KINDS
 
 
 def main():
@@ -40,11 +52,13 @@ def main():
     parser.add_argument("--wrong", type=float, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--limit", type=int, help="keep so many rows, drawn at random")
+    parser.add_argument("--limit", type=int, help="keep so many rows that are not sequential, drawn at random")
     given = parser.parse_args()
     rows = list(mix(read(given.parallel), read(given.sequential), given.wrong, given.seed))
-    rows = Random(given.seed).sample(rows, min(given.limit or len(rows), len(rows)))
-    given.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    random, others = Random(given.seed), [row for row in rows if not is_sequential(row)]
+    kept = [row for row in rows if is_sequential(row)] + random.sample(others, min(given.limit or len(others), len(others)))
+    random.shuffle(kept)
+    given.out.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
 
 if __name__ == "__main__":

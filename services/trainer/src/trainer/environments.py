@@ -13,11 +13,14 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Literal, get_args
 
 Version = Literal["0.11.2", "0.10.4"]
 FOLDER = Path(".envs")
+OURS = ("httpx2", "stamina", "orjson", "tiktoken")
+"""What a run's processes import of the platform's libraries that OpenRLHF does not; in the versions that the service has."""
 
 
 def sources(version: str, folder: Path = FOLDER) -> Path:
@@ -49,7 +52,7 @@ def install(version: str, folder: Path = FOLDER) -> Path:
         pip = [str(python), "-m", "pip", "install"]
         subprocess.run([*pip, "torch", "wheel", "packaging", "ninja", "setuptools"], check=True, timeout=3_600)
         subprocess.run([*pip, "--no-build-isolation", f"openrlhf[vllm]=={version}"], check=True, timeout=7_200)
-        subprocess.run([*pip, "httpx2", "stamina", "orjson"], check=True, timeout=600)
+        subprocess.run([*pip, *(f"{name}=={metadata.version(name)}" for name in OURS)], check=True, timeout=600)
         done.touch()
     return python
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
+from parallelsearch.clients.byte_pairs import Encode, encoder_of
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.reward.exact_match import cover_match
 from parallelsearch.reward.scoring import Reward, RewardFunction
 from parallelsearch.rollout.environment import SearchEnvironment, Step
-from parallelsearch.rollout.interfaces import SearchBackend
+from parallelsearch.rollout.interfaces import SearchBackend, TokenCounter
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
 from parallelsearch.rollout.types import (
     Malformed,
@@ -37,17 +39,22 @@ class Tokenizer(Protocol):
     def decode(self, token_ids: Sequence[int]) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
 class TokenizerCounter:
-    """Implements `TokenCounter` with the tokenizer that OpenRLHF trains with."""
+    """Implements `TokenCounter` with the tokenizer that OpenRLHF trains with; a tokenizer in Rust is run as `byte_pairs` can.
 
-    tokenizer: Tokenizer
+    Made once for a tokenizer, since that takes a moment.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._encode: Encode = encoder_of(backend) if backend else partial(tokenizer.encode, add_special_tokens=False)
+        self._decode = tokenizer.decode
 
     async def count(self, text: str) -> int:
-        return len(self.tokenizer.encode(text, add_special_tokens=False))
+        return len(self._encode(text))
 
     async def truncate(self, text: str, max_tokens: int) -> str:
-        return self.tokenizer.decode(self.tokenizer.encode(text, add_special_tokens=False)[:max_tokens])
+        return self._decode(self._encode(text)[:max_tokens])
 
 
 def training_settings(spec: RolloutSpec, special_tokens: Sequence[str] = ()) -> RolloutSettings:
@@ -90,13 +97,13 @@ class Episode:
         label: Label,
         settings: RolloutSettings,
         search: SearchBackend,
-        tokenizer: Tokenizer,
+        tokens: TokenCounter,
         reward: RewardFunction,
         *,
         prompt_tokens: int,
     ) -> None:
         self.label = label
-        self.environment = SearchEnvironment(settings, search, TokenizerCounter(tokenizer), prompt_tokens=prompt_tokens)
+        self.environment = SearchEnvironment(settings, search, tokens, prompt_tokens=prompt_tokens)
         self.outcome: Outcome | None = None
         self._settings = settings
         self._reward = reward

@@ -1,17 +1,21 @@
 """Entry point of a cold start: OpenRLHF's SFT (`openrlhf.cli.train_sft`, all of its arguments) over cold-start files.
 
 OpenRLHF tokenises a conversation as one text and learns whole assistant messages. A rollout is one assistant message in which
-observations must not be learnt and are tokenised apart, so the data set is ours; all else is OpenRLHF's.
+observations must not be learnt and are tokenised apart, so the data set is ours; all else is OpenRLHF's. An adapter that it learnt
+is merged at the end.
 """
 
 from __future__ import annotations
 
+import os
 import runpy
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from trainer.adapters import merge_adapter
 from trainer.data.cold_start import ColdStartRow
 from trainer.data.encoding import Encoded, encode
 
@@ -51,6 +55,8 @@ def main() -> None:
 
     openrlhf.datasets.SFTDataset = ColdStartDataset
     runpy.run_module("openrlhf.cli.train_sft", run_name="__main__", alter_sys=True)
+    if os.environ.get("RANK", "0") == "0":
+        merge_adapter(Path(os.environ["TRAINER_RUN_FOLDER"]) / "model")
 
 
 if __name__ == "__main__":

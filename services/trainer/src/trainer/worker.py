@@ -21,7 +21,7 @@ from parallelsearch.reward.scoring import RewardFunction, score
 from parallelsearch.reward.terms import RewardWeights
 from parallelsearch.rollout.interfaces import SearchBackend, SearchBatch
 from parallelsearch.schemas.training import ReinforcementSpec, RewardSpec
-from trainer.episode import Episode, Outcome, Tokenizer, training_settings
+from trainer.episode import Episode, Outcome, Tokenizer, TokenizerCounter, training_settings
 from trainer.groups import Groups, Member
 from trainer.labels import Label
 from trainer.records import Recorder
@@ -81,6 +81,7 @@ class Worker:
         self._reward = reward_function(spec.reward)
         self._recorder = Recorder(run_folder)
         self._groups = Groups()
+        self._counters: dict[int, TokenizerCounter] = {}
 
     @asynccontextmanager
     async def rollout(self, label: Label) -> AsyncIterator[Place]:
@@ -91,7 +92,9 @@ class Worker:
 
     def episode(self, label: Label, tokenizer: Tokenizer, special_tokens: Sequence[str], *, prompt_tokens: int) -> Episode:
         settings = training_settings(self.spec.rollout, special_tokens)
-        return Episode(label, settings, self._search, tokenizer, self._reward, prompt_tokens=prompt_tokens)
+        if id(tokenizer) not in self._counters:
+            self._counters[id(tokenizer)] = TokenizerCounter(tokenizer)
+        return Episode(label, settings, self._search, self._counters[id(tokenizer)], self._reward, prompt_tokens=prompt_tokens)
 
     async def settle(self, outcome: Outcome, member: Member) -> float:
         if outcome.failed_sub_queries:

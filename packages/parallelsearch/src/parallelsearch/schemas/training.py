@@ -136,7 +136,6 @@ class _RunSpec(WireModel):
     launcher: LauncherName = LauncherName.LOCAL
     resources: ResourcesSpec = ResourcesSpec()
     checkpoints: CheckpointSpec = CheckpointSpec()
-    lora: LoraSpec | None = None
     wandb_project: Name | None = Field(default=None, description="Logs to W&B too; the key is the trainer's own secret.")
 
 
@@ -170,7 +169,11 @@ class ReinforcementSpec(_RunSpec):
 
 
 class SupervisedSpec(_RunSpec):
-    """A cold start: supervised learning from trajectories (`data` is made by `trainer prepare-data`)."""
+    """A cold start: supervised learning from trajectories (`data` is made by `trainer prepare-data`).
+
+    With `lora` an adapter is learnt, and kept beside the whole model that it makes. Reinforcement learning has no such choice:
+    after each step OpenRLHF hands vLLM all weights under the model's own names, which an adapted model does not have.
+    """
 
     kind: Literal["supervised"] = "supervised"
     epochs: StrictInt = Field(default=1, ge=1, le=100)
@@ -178,6 +181,7 @@ class SupervisedSpec(_RunSpec):
     micro_batch: Positive = 8
     max_tokens: StrictInt = Field(default=3_072, ge=64)
     learning_rate: float = Field(default=2e-4, gt=0, lt=1)
+    lora: LoraSpec | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> SupervisedSpec:
