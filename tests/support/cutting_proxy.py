@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts its first connections off after so many bytes of the answer."""
+"""TCP proxies that cut connections off: the first ones after so many bytes of the answer, or all that there are at a word."""
 
 import socket
 import threading
@@ -8,19 +8,39 @@ from contextlib import contextmanager, suppress
 @contextmanager
 def cutting_proxy(port, after_bytes):
     """The port of a proxy to `port`; its n-th connection ends after `after_bytes[n]` bytes, later ones are left alone."""
-    limits = iter(after_bytes)
+    with _listening(port, iter(after_bytes), []) as proxy_port:
+        yield proxy_port
+
+
+@contextmanager
+def severed_proxy(port):
+    """The port of a proxy to `port`, and a function that cuts all of its connections off; later ones are left alone."""
+    callers = []
+
+    def sever():
+        while callers:
+            with suppress(OSError):
+                callers.pop().shutdown(socket.SHUT_RDWR)
+
+    with _listening(port, iter(()), callers) as proxy_port:
+        yield proxy_port, sever
+
+
+@contextmanager
+def _listening(port, limits, callers):
     listening = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=_serve, args=(listening, port, limits), daemon=True).start()
+    threading.Thread(target=_serve, args=(listening, port, limits, callers), daemon=True).start()
     try:
         yield listening.getsockname()[1]
     finally:
         listening.close()
 
 
-def _serve(listening, port, limits):
+def _serve(listening, port, limits, callers):
     with suppress(OSError):
         while True:
             caller, _ = listening.accept()
+            callers.append(caller)
             threading.Thread(target=_pass_on, args=(caller, port, next(limits, None)), daemon=True).start()
 
 

@@ -2,6 +2,7 @@ import hashlib
 import json
 
 import pytest
+from cutting_proxy import severed_proxy
 from playwright.sync_api import expect
 from web_actions import ask, lane, settled
 from web_stand_ins import AGES, BROKEN, FALLING, MONET, PISSARRO, REFUSED
@@ -138,6 +139,34 @@ def test_where_a_key_is_asked_for_it_can_be_given_on_the_spot(new_page, second_g
         alert.get_by_role("button", name="Ask again").click()
         expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro", timeout=20_000)
         assert page.evaluate("localStorage.getItem('parallelsearch.api-key')") is None
+
+
+def test_a_stream_that_breaks_off_goes_on_where_it_was(new_page, gateway_url):
+    with severed_proxy(int(gateway_url.rpartition(":")[2])) as (port, sever):
+        page = new_page(f"http://127.0.0.1:{port}")
+        asked = []
+        page.on("request", lambda sent: asked.append(f"{sent.method} {sent.url}") if "/v1/answers" in sent.url else None)
+        ask(page, AGES)
+        page.locator(".lane[data-state=waiting]").first.wait_for()
+        sever()
+        settled(page)
+        expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro")
+        expect(page.locator(".lane[data-state=done]")).to_have_count(2)
+        expect(page.locator(".lane")).to_have_count(2)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        assert [request.partition(" ")[0] for request in asked[:2]] == ["POST", "GET"]
+        assert asked[1].endswith("/events")
+        assert sum(request.startswith("POST") for request in asked) == 1
+
+
+def test_a_stream_that_is_not_held_any_more_is_lost(new_page, second_gateway):
+    with second_gateway(GATEWAY_STREAM_GRACE_S="0") as url, severed_proxy(int(url.rpartition(":")[2])) as (port, sever):
+        page = new_page(f"http://127.0.0.1:{port}")
+        ask(page, AGES)
+        page.locator(".lane[data-state=waiting]").first.wait_for()
+        sever()
+        expect(page.get_by_role("alert")).to_contain_text("The connection was lost")
+        expect(page.locator(".lane[data-state=unfinished]")).to_have_count(2)
 
 
 def test_a_lost_stream_says_so_and_the_question_can_be_asked_again_when_the_gateway_is_back(new_page, second_gateway):

@@ -158,11 +158,14 @@ class Flights:
         ours = [row for row in rows if found[row] is Claim.OURS]
         theirs = [row for row in rows if found[row] is Claim.THEIRS]
         metrics.CACHE.labels("miss").inc(len(ours))
+        if not theirs:
+            if ours:
+                await self._search(ours)
+            return
         async with asyncio.TaskGroup() as both:
             if ours:
                 both.create_task(self._search(ours))
-            if theirs:
-                both.create_task(self._wait_for_others(theirs, started))
+            both.create_task(self._wait_for_others(theirs, started))
 
     async def _wait_for_others(self, rows: Sequence[Row], started: float) -> None:
         while rows and time.perf_counter() - started < WAIT_FOR_OTHERS_S:
@@ -183,20 +186,20 @@ class Flights:
 
     async def _search(self, rows: Sequence[Row]) -> None:
         """One batch to the retriever for all; what it answers is cached under the index that answered."""
-        fresh: dict[str, Passages] = {}
+        fresh: list[SubQueryResult] = []
+        scope, top_k, version = rows[0].wanted.scope, rows[0].wanted.top_k, UNKNOWN
         try:
-            scope = rows[0].wanted.scope
-            batch = await self._retriever.search([row.query for row in rows], rows[0].wanted.top_k, scope)
+            batch = await self._retriever.search([row.query for row in rows], top_k, scope)
             version = IndexVersion(batch.fingerprint, batch.ranking)
             if version:
                 self._versions.learn(scope.index, version)
+                fresh = [result for result in batch.results if not result.failed]
             for row, result in zip(rows, batch.results, strict=True):
-                if not result.failed and version:
-                    fresh[cache_key(row.query, row.wanted.top_k, version, scope)] = result.passages
                 self._land(row, Landed(result))
         except RetrievalFailed as error:
             self._land_failed(rows, error)
         finally:
             # Whoever waits for these rows goes on first; they stay under way until they stand in the cache.
             await asyncio.sleep(WRITE_AFTER_S)
-            await self._cache.put(fresh, claimed=[row.key for row in rows])
+            found = {cache_key(result.query, top_k, version, scope): result.passages for result in fresh}
+            await self._cache.put(found, claimed=[row.key for row in rows])

@@ -1,11 +1,13 @@
 /** Every request that the page makes. All go to the origin it came from, and every failure is a `Failure` with words. */
 import { type KeyName, readKey } from "./keys";
-import { eventData } from "./sse";
+import { sentEvents } from "./sse";
 import type { AnswerRequest, Problem, StreamEvent, Trajectory } from "./wire";
 
 const TIMEOUT_MS = 15_000;
 /** How long a file that was opened can be loaded again. */
 const KEPT_MS = 600_000;
+/** Waits before each further try to go on with a stream, after failures in a row. */
+const RESUME_AFTER_MS = [50, 200, 500, 1_000, 2_000];
 
 export class Failure extends Error {
   constructor(readonly problem: Problem) {
@@ -72,26 +74,50 @@ export async function changeDocuments(path: string, init: RequestInit): Promise<
   await send(path, { ...init, signal: AbortSignal.timeout(120_000) }, "admin-token");
 }
 
-/** Hands each event of one answer to `on`. Throws a Failure for an answer that is refused or breaks off. */
-export async function streamAnswer(request: AnswerRequest, signal: AbortSignal, on: (event: StreamEvent) => void): Promise<void> {
-  const init: RequestInit = {
-    method: "POST",
-    headers: { "content-type": "application/json", accept: "text/event-stream" },
-    body: JSON.stringify({ ...request, stream: true }),
-    signal,
-  };
-  const response = await send("/v1/answers", init, "api-key");
-  if (!response.body) throw lost();
-  try {
-    for await (const data of eventData(response.body)) {
-      const event = JSON.parse(data) as StreamEvent;
-      on(event);
-      if (event.event === "done" || event.event === "error") return;
-    }
-  } catch (error) {
-    if (signal.aborted) throw error;
+/** How far a stream has been read: the answer's id, and that of its last event. */
+interface Place {
+  answer: string;
+  last: string;
+}
+
+function connection(request: AnswerRequest, place: Place, signal: AbortSignal): Promise<Response> {
+  const accept = "text/event-stream";
+  if (place.answer) {
+    const path = `/v1/answers/${encodeURIComponent(place.answer)}/events`;
+    return send(path, { headers: { accept, "last-event-id": place.last }, signal }, "api-key");
   }
-  throw lost();
+  const body = JSON.stringify({ ...request, stream: true });
+  return send("/v1/answers", { method: "POST", headers: { accept, "content-type": "application/json" }, body, signal }, "api-key");
+}
+
+/**
+ * Hands each event of one answer to `on`. A connection that breaks off is made again, and goes on with the event that comes next.
+ * Throws a Failure for an answer that is refused, or that cannot be gone on with.
+ */
+export async function streamAnswer(request: AnswerRequest, signal: AbortSignal, on: (event: StreamEvent) => void): Promise<void> {
+  const place: Place = { answer: "", last: "" };
+  for (let failures = 0; ; failures++) {
+    try {
+      const response = await connection(request, place, signal);
+      if (!response.body) throw lost();
+      for await (const { id, data } of sentEvents(response.body)) {
+        const event = JSON.parse(data) as StreamEvent;
+        if (event.event === "turn.started") place.answer = event.id;
+        place.last = id;
+        failures = 0;
+        on(event);
+        if (event.event === "done" || event.event === "error") return;
+      }
+    } catch (error) {
+      if (signal.aborted || (!place.answer && error instanceof Failure)) throw error;
+      // Whoever answers, but not with the stream, does not hold it any more.
+      if (error instanceof Failure && error.problem.status) throw lost();
+    }
+    const wait = RESUME_AFTER_MS[failures];
+    if (!place.answer || wait === undefined) throw lost();
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    signal.throwIfAborted();
+  }
 }
 
 const ORIGINAL = /^(\/v1\/indexes\/[^/?#]+\/documents\/[^/?#]+\/content)(#page=\d+)?$/;

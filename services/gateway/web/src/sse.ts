@@ -1,7 +1,13 @@
 /** Server-sent events out of a fetched body (EventSource cannot POST). */
 
-/** The `data` of each event, in order. Comments, names and ids are left out; ends with the body, throws where the connection breaks. */
-export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export interface Sent {
+  /** Empty where the event has none. */
+  id: string;
+  data: string;
+}
+
+/** Each event, in order. Comments and names are left out; ends with the body, throws where the connection breaks. */
+export async function* sentEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<Sent> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
@@ -13,8 +19,8 @@ export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerat
       const blocks = rest.split(/\r?\n\r?\n/);
       rest = blocks.pop() ?? "";
       for (const block of blocks) {
-        const data = dataOf(block);
-        if (data) yield data;
+        const data = field(block, "data");
+        if (data) yield { id: field(block, "id"), data };
       }
     }
   } finally {
@@ -22,10 +28,10 @@ export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerat
   }
 }
 
-function dataOf(block: string): string {
+function field(block: string, name: string): string {
   return block
     .split(/\r?\n/)
-    .filter((line) => line.startsWith("data:"))
-    .map((line) => line.slice(5).replace(/^ /, ""))
+    .filter((line) => line.startsWith(`${name}:`))
+    .map((line) => line.slice(name.length + 1).replace(/^ /, ""))
     .join("\n");
 }
