@@ -40,7 +40,7 @@ setup-dev: python
 
 test: setup-dev ## Lint, types, import contracts, unit and integration tests
 	@$(MAKE) lint-installed
-	@$(PYTEST)
+	@$(PYTEST) -n 2 --dist loadfile
 
 test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
 	@$(PYTEST) -m e2e tests/e2e/test_make_run.py --timeout 900
