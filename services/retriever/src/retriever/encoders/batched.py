@@ -2,7 +2,8 @@
 
 Texts are sorted by length and cut into batches by tokens, so that little of the work is padding: among real questions, one
 batch of 64 padded to its longest would be three quarters padding. On a CPU the batches of a call run side by side, each on one
-thread: threads that share each small operation wait for each other more than they work.
+thread: threads that share each small operation wait for each other more than they work. They are as many as keep every thread
+busy to the end, and of equal size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 
 from retriever.encoders.identity import EncoderIdentity, Precision, Vectors
 
-TOKENS_PER_BATCH = {"cpu": 320, "cuda": 16_384}
+TOKENS_PER_BATCH = {"cpu": 400, "cuda": 16_384}
 """On a CPU what fits its caches; on a GPU what fills it and bounds its memory."""
 LEAST_TOKENS_PER_BATCH = 48
 """Fewer are not worth a thread of their own."""
@@ -69,10 +70,8 @@ class BatchedEncoder(ABC):
             vectors[rows] = self._rows({name: [values[row] for row in rows] for name, values in tokens.items()})
 
         kind = self.device.type
-        most = TOKENS_PER_BATCH[kind]
-        if self._workers is not None:
-            most = max(LEAST_TOKENS_PER_BATCH, min(most, -(-sum(lengths) // self._workers.count)))
-        batches = list(by_length(lengths, most, PADDING_PER_BATCH[kind]))
+        workers = self._workers.count if self._workers is not None else 1
+        batches = list(by_length(lengths, batches_for(sum(lengths), TOKENS_PER_BATCH[kind], workers), PADDING_PER_BATCH[kind]))
         for _ in self._workers.map(fill, batches) if self._workers is not None else map(fill, batches):
             pass
         return vectors
@@ -123,17 +122,26 @@ def has_bfloat16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-def by_length(lengths: Sequence[int], tokens_per_batch: int, padding_per_batch: int) -> Iterator[list[int]]:
-    """Rows in batches, longest first. A batch of more than one row holds at most `tokens_per_batch` tokens, of which at most
-    `padding_per_batch` are padding."""
+def batches_for(tokens: int, tokens_per_batch: int, workers: int) -> int:
+    """How many batches of about equal size keep every worker busy to the end, none larger than `tokens_per_batch`."""
+    rounds = -(-tokens // (workers * tokens_per_batch))
+    return max(1, min(workers * rounds, tokens // LEAST_TOKENS_PER_BATCH))
+
+
+def by_length(lengths: Sequence[int], batches: int, padding_per_batch: int) -> Iterator[list[int]]:
+    """Rows in `batches` batches of about equal numbers of tokens, longest first; in more where one would hold more than
+    `padding_per_batch` tokens of padding."""
+    share = max(1.0, sum(lengths) / batches)
     batch: list[int] = []
-    padding = 0
+    before, padding, number = 0, 0, 0
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         longest = lengths[batch[0]] if batch else lengths[row]
         padding += longest - lengths[row]
-        if batch and ((len(batch) + 1) * longest > tokens_per_batch or padding > padding_per_batch):
+        at = int((before + lengths[row] / 2) / share)  # a text belongs where its middle lies
+        if batch and (at > number or padding > padding_per_batch):
             yield batch
             batch, padding = [], 0
         batch.append(row)
+        before, number = before + lengths[row], at
     if batch:
         yield batch
