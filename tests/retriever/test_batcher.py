@@ -9,7 +9,7 @@ import pytest
 
 from parallelsearch.errors import DeadlineExceeded, Overloaded
 from parallelsearch.rollout.types import Passage
-from retriever.batcher import Batcher, BatchLimits, CallerGone
+from retriever.batcher import Batcher, BatchLimits, CallerGone, Pace
 from retriever.searcher import Ask, BatchResult, BatchTimings
 
 
@@ -69,6 +69,40 @@ async def test_what_arrives_while_a_batch_runs_is_one_batch_of_distinct_queries(
     assert work.batches == [["first"], ["q0", "q1", "q2"]]
     assert [answer.rows[0][0].id for answer in answers[1:]] == [f"q{n % 3}-0" for n in range(9)]
     assert len(work.threads) == 1
+
+
+async def test_a_lone_caller_waits_for_no_company():
+    work = Work()
+    async with running(work, window_s=5.0) as batcher:
+        for turn in range(3):
+            answered = await submit(batcher, [f"turn {turn}"], 1)
+            assert answered.timings.queue_s < 0.5
+
+
+async def test_callers_that_were_answered_together_are_gathered_again():
+    work = Work()
+    work.takes_s = 0.4  # a batch is held back for a quarter of what the last one took, and no longer than the window
+
+    async def caller(number, batcher):
+        await submit(batcher, [f"first of {number}"], 1)
+        await asyncio.sleep(0.01 * number)
+        await submit(batcher, [f"second of {number}"], 1)
+
+    async with running(work, window_s=5.0) as batcher:
+        await asyncio.gather(*(caller(number, batcher) for number in range(4)))
+    assert [len(batch) for batch in work.batches] == [4, 4]
+
+
+def test_a_start_is_held_back_behind_many_only_and_for_the_window_at_most():
+    pace = Pace()
+    assert pace.hold(0.05) == (0.0, 0)
+    for took_s, at_most_s in ((10.0, 0.05), (0.04, 0.01)):
+        pace.ran(8, took_s)
+        until, enough = pace.hold(0.05)
+        assert until <= time.perf_counter() + at_most_s
+        assert enough == 8
+    pace.ran(1, 10.0)
+    assert pace.hold(0.05) == (0.0, 0)
 
 
 async def test_a_query_that_runs_already_is_not_run_again_unless_more_passages_are_wanted():

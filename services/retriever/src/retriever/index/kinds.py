@@ -91,7 +91,7 @@ def _trained(kind: Kind, blocks: Blocks, dimension: int) -> Any:
     if kind == "hnsw":
         return faiss.IndexHNSWFlat(dimension, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
     cells = cells_for(blocks.rows)
-    sample = _spread(blocks, min(blocks.rows, cells * _ROWS_PER_CELL_TO_TRAIN))
+    sample = _spread(blocks, min(blocks.rows, cells * _ROWS_PER_CELL_TO_TRAIN), dimension)
     quantizer = faiss.IndexFlatIP(dimension)
     index = faiss.IndexIVFScalarQuantizer(quantizer, dimension, cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
     index.cp.min_points_per_centroid = 1
@@ -100,10 +100,14 @@ def _trained(kind: Kind, blocks: Blocks, dimension: int) -> Any:
     return index
 
 
-def _spread(blocks: Blocks, wanted: int) -> Vectors:
+def _spread(blocks: Blocks, wanted: int, dimension: int) -> Vectors:
     """`wanted` rows, evenly spread, so that the same corpus always trains the same cells."""
     chosen = np.linspace(0, blocks.rows - 1, wanted).astype(np.int64)
-    return np.concatenate([block[chosen[(chosen >= start) & (chosen < start + len(block))] - start] for start, block in blocks])
+    sample = np.empty((wanted, dimension), dtype=np.float32)
+    for start, block in blocks:
+        here = (chosen >= start) & (chosen < start + len(block))
+        sample[here] = block[chosen[here] - start]
+    return sample
 
 
 def _exact_top(blocks: Blocks, queries: Vectors) -> NDArray[np.int64]:
