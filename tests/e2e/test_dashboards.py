@@ -23,8 +23,10 @@ from platform_parts import Cache, cached, demo_index, demo_questions
 from replicas import Replica
 from service_stand_ins import free_port
 
+from parallelsearch.rollout.types import Kind
 from policy.bundle import bundled_policy
 from policy.preparation import prepared_dir
+from trainer.labels import Label, PromptRow
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 SUPPORT = ROOT / "tests" / "support"
@@ -156,7 +158,9 @@ def trainer_settings(folder):
     (folder / "models" / "small").mkdir(parents=True)
     (folder / "models" / "small" / "config.json").write_text("{}")
     (folder / "data").mkdir()
-    (folder / "data" / "train.jsonl").write_text(json.dumps({"prompt": "q", "label": "{}"}) + "\n")
+    label = Label(id="1", question="q", kind=Kind.PARALLEL, golden_answers=["a"])
+    row = PromptRow(prompt="q", label=label.model_dump_json()).model_dump_json()
+    (folder / "data" / "train.jsonl").write_text(row + "\n")
     run = folder / "python"
     run.write_text(f"#!/bin/sh\nexec {sys.executable} {SUPPORT / 'training_run.py'}\n")
     run.chmod(0o755)

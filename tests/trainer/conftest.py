@@ -7,12 +7,20 @@ from contextlib import ExitStack
 import pytest
 from fastapi.testclient import TestClient
 
+from parallelsearch.rollout.types import Kind
 from parallelsearch.schemas.training import LauncherName
 from trainer.app import create_app
+from trainer.labels import Label, PromptRow
 from trainer.launchers.local import LocalLauncher
 from trainer.settings import TrainerSettings
 
 TOKEN = "let-me-in"
+COLD_ROW = {"prompt": "q", "segments": [{"author": "policy", "text": "<answer> a </answer>"}]}
+
+
+def prompt_row(split):
+    label = Label(id="1", question="q", kind=Kind.PARALLEL, golden_answers=["a"], split=split)
+    return PromptRow(prompt="q", label=label.model_dump_json()).model_dump_json() + "\n"
 
 
 class Platform:
@@ -23,7 +31,9 @@ class Platform:
         (folder / "models" / "small").mkdir(parents=True)
         (folder / "models" / "small" / "config.json").write_text("{}")
         (folder / "data").mkdir()
-        (folder / "data" / "train.jsonl").write_text(json.dumps({"prompt": "q", "label": "{}"}) + "\n")
+        (folder / "data" / "cold.jsonl").write_text(json.dumps(COLD_ROW) + "\n")
+        (folder / "data" / "eval.jsonl").write_text(prompt_row("eval"))
+        (folder / "data" / "train.jsonl").write_text(prompt_row("train"))
         self.script = folder / "python"
         self.does("exit 0")
 

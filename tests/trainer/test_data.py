@@ -1,8 +1,6 @@
 import gzip
 import json
-from collections import Counter
 
-import byte_tokenizer
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -11,8 +9,6 @@ from typer.testing import CliRunner
 
 from parallelsearch.reward.exact_match import normalise
 from parallelsearch.rollout.types import Kind
-from trainer.data.cold_start import ColdStartRow
-from trainer.data.encoding import encode
 from trainer.data.manifest import Manifest, sha256
 from trainer.data.questions import read_questions
 from trainer.labels import PromptRow
@@ -106,6 +102,70 @@ def test_a_broken_question_file_is_named_with_its_line(tmp_path, content, words)
     assert not (tmp_path / "train.jsonl").exists()
 
 
+TRAJECTORY = {
+    "question": "Who?",
+    "turns": [{"reasoning": "x", "queries": ["a"], "passages": [["c:1"]]}, {"reasoning": "y", "answer": "A"}],
+}
+NOT_READ = {
+    "nothere.jsonl": None,
+    "folder.jsonl": "folder",
+    "plain.jsonl.gz": b"no gzip",
+    "cut.jsonl.gz": gzip.compress(json.dumps(ROWS[0]).encode() * 100)[:-20],
+    "none.parquet": b"no parquet",
+    "latin.jsonl": "é".encode("latin-1"),
+    "numbers.jsonl": b"1\n",
+}
+
+
+@pytest.mark.parametrize("name", NOT_READ)
+@pytest.mark.parametrize("role", ["prompts", "exclude", "cold-start", "corpus"])
+def test_a_file_that_cannot_be_read_is_named_in_a_sentence(tmp_path, role, name):
+    match NOT_READ[name]:
+        case bytes(content):
+            (tmp_path / name).write_bytes(content)
+        case "folder":
+            (tmp_path / name).mkdir()
+    good, trajectories = write(tmp_path / "q.jsonl", ROWS), write(tmp_path / "t.jsonl", [TRAJECTORY])
+    arguments = {
+        "prompts": ("prompts", tmp_path / name),
+        "exclude": ("prompts", good, "--exclude", tmp_path / name),
+        "cold-start": ("cold-start", tmp_path / name),
+        "corpus": ("cold-start", trajectories, "--corpus", f"c={tmp_path / name}"),
+    }
+    result = run(*arguments[role], "--out", tmp_path / "out.jsonl")
+
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit), result.output
+    assert result.output.startswith("prepare-data: ")
+    assert name in result.output
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("source", ["hf:nobody", "hf:nobody/nothing/x.jsonl", "hf:no body/no thing/x.jsonl"])
+def test_what_the_hub_does_not_have_is_told_in_a_sentence(tmp_path, source, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    result = run("prompts", source, "--out", tmp_path / "out.jsonl")
+
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert result.output.startswith(f"prepare-data: {source}")
+
+
+@pytest.mark.parametrize("out", ["taken.jsonl", "q.jsonl/x.jsonl", "out.txt"])
+def test_a_target_that_cannot_be_written_is_named(tmp_path, out):
+    (tmp_path / "taken.jsonl").mkdir()
+    result = run("prompts", write(tmp_path / "q.jsonl", ROWS), "--out", tmp_path / out)
+
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert result.output.startswith("prepare-data: --out: ")
+
+
+def test_nothing_is_written_when_no_row_is_left(tmp_path):
+    result = run("prompts", write(tmp_path / "q.jsonl", ROWS), "--type", "none", "--out", tmp_path / "out.jsonl")
+
+    assert result.exit_code == 1
+    assert "No row is left" in result.output
+    assert not list(tmp_path.glob("out*"))
+
+
 def test_no_eval_question_of_the_shared_sets_reaches_a_training_file(tmp_path):
     sources = sorted(shared_data().glob("*.jsonl"))
     sources = [path for path in sources if "rollout" not in path.name]
@@ -119,105 +179,3 @@ def test_no_eval_question_of_the_shared_sets_reaches_a_training_file(tmp_path):
     assert len(measured) > 2000
     assert len(learnt) > 4000
     assert not learnt & measured
-
-
-COMPACT = {
-    "kind": "cmp_born",
-    "origin": "syn",
-    "question": "Who is older, A or B?",
-    "golden_answers": ["A"],
-    "weight": 2,
-    "turns": [
-        {"reasoning": "Both.", "queries": ["A born", "B born"], "passages": [["c:1"], ["c:2"]]},
-        {"reasoning": "1 < 2.", "answer": "A"},
-    ],
-}
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    path = tmp_path / "c.jsonl.gz"
-    rows = [{"id": str(n), "contents": f'"Title {n}"\n' + "word " * 200} for n in (1, 2)]
-    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    return path
-
-
-def test_compact_trajectories_become_segments_in_the_trained_format(tmp_path, corpus):
-    out = tmp_path / "sft.jsonl"
-    result = run("cold-start", write(tmp_path / "t.jsonl", [COMPACT]), "--corpus", f"c={corpus}", "--out", out)
-    rows = [ColdStartRow.model_validate_json(line) for line in out.read_text().splitlines()]
-    texts = [segment.text for segment in rows[0].segments]
-    cut = " ".join(["word"] * 120)
-
-    assert result.exit_code == 0, result.output
-    assert rows == [rows[0]] * 2
-    assert [segment.author for segment in rows[0].segments] == ["policy", "environment", "policy"]
-    assert texts[0] == "<think> Both. </think>\n\n<search> A born ## B born </search>"
-    first, second = (f"Query {n}: {name} born\nDoc 1(Title: Title {n}) {cut}" for n, name in ((1, "A"), (2, "B")))
-    assert texts[1] == f"\n\n<information>{first}\n{second}</information>\n\n"
-    assert texts[2] == "<think> 1 < 2. </think>\n\n<answer> A </answer>"
-
-
-def test_served_trajectories_are_taken_if_they_were_answered(tmp_path):
-    turn = {"index": 0, "action": {"type": "answer", "text": "A"}, "text": "<think> x </think> <answer> A </answer>"}
-    served = {"id": "1", "question": "Q?", "stop_reason": "answered", "turns": [turn]}
-    source = write(
-        tmp_path / "t.jsonl",
-        [served, {**served, "stop_reason": "malformed"}, {**served, "kind": "parallel", "golden_answers": ["A"]}],
-    )
-    result = run("cold-start", source, "--out", tmp_path / "sft.jsonl")
-
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["left_out"] == {"not answered": 1}
-    assert json.loads(result.stdout)["rows"] == 2
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [({"question": "Q"}, "t.jsonl:1: no trajectory"), (COMPACT, "t.jsonl:1: no corpus has passage c:1")],
-)
-def test_a_broken_trajectory_is_named_with_its_line(tmp_path, row, words):
-    result = run("cold-start", write(tmp_path / "t.jsonl", [row]), "--out", tmp_path / "sft.jsonl")
-
-    assert result.exit_code == 1
-    assert words in result.output
-
-
-def test_segments_are_tokenised_apart_and_only_the_policys_are_learnt():
-    tokenizer = byte_tokenizer.make()
-    segments = [
-        ("policy", "<search> a </search>"),
-        ("environment", "\n\n<information>x</information>\n\n"),
-        ("policy", "<answer> a </answer>"),
-    ]
-    row = ColdStartRow(prompt="Q?", segments=[{"author": author, "text": text} for author, text in segments])
-    encoded = encode(row, tokenizer)
-    learnt = [token for token, is_learnt in zip(encoded.token_ids, encoded.learnt, strict=True) if is_learnt]
-
-    assert tokenizer.decode(encoded.token_ids) == (
-        "<|im_start|>user\nQ?<|im_end|>\n<|im_start|>assistant\n" + "".join(text for _, text in segments) + "<|im_end|>"
-    )
-    assert tokenizer.decode(learnt) == "<search> a </search><answer> a </answer><|im_end|>"
-    assert encoded.loss_mask[-1] == 0.0
-    assert Counter(encoded.loss_mask)[1.0] == len(learnt)
-    assert encoded.loss_mask[:-1] == [float(value) for value in encoded.learnt[1:]]
-
-
-def test_the_data_set_gives_openrlhf_padded_batches_without_rows_that_are_too_long():
-    from trainer.sft import ColdStartDataset
-
-    class Strategy:
-        def print(self, text):
-            said.append(text)
-
-    said = []
-    rows = [{"prompt": "Q?", "segments": [{"author": "policy", "text": text}]} for text in ("a", "abc", "x" * 500)]
-    dataset = ColdStartDataset(
-        rows, byte_tokenizer.make(), 100, Strategy(), pretrain_mode=False, input_template=None, multiturn=False
-    )
-    token_ids, attention, loss = dataset.collate_fn([dataset[0], dataset[1]])
-
-    assert "1 left out" in said[0]
-    assert token_ids.shape == attention.shape == loss.shape
-    assert (attention.sum(1)[1] - attention.sum(1)[0]).item() == 2
-    assert loss.sum(1).tolist() == [2.0, 4.0]

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 import parallelsearch
 from parallelsearch.errors import InvalidInput
+from parallelsearch.schemas.base import WireModel
 from parallelsearch.schemas.training import CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
 from trainer.command import RunPaths, openrlhf_command
+from trainer.data.cold_start import ColdStartRow
+from trainer.labels import PromptRow, Split
 from trainer.launchers.interface import Job
 from trainer.roots import resolve, resolve_model
 from trainer.settings import TrainerSettings
@@ -20,6 +26,7 @@ PACKAGE = Path(__file__).resolve().parent
 SPEC_FILE = "spec.json"
 ROLLOUTS = "rollouts"
 PROMPTS = "prompts.jsonl"
+Row = TypeVar("Row", bound=WireModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +53,36 @@ class JobBuilder:
         )
         return Job(run_id, tuple(command), self._environment(spec, paths), paths.folder, spec.resources)
 
+    def check_data(self, spec: ReinforcementSpec | SupervisedSpec) -> None:
+        """Looks into the files that the run is to learn from and be measured on; the first row speaks for all.
+
+        Raises:
+            InvalidInput: a file is of another kind, or holds rows of another split; names the field.
+        """
+        if isinstance(spec, SupervisedSpec):
+            _first_row(self._data(spec.data, "data"), "data", ColdStartRow, "cold-start")
+            return
+        self._check_prompts(spec.data, "data", "train")
+        if spec.evaluation.data is not None:
+            self._check_prompts(spec.evaluation.data, "evaluation.data", "eval")
+
+    def _check_prompts(self, place: str, field: str, wanted: Split) -> None:
+        row = _first_row(self._data(place, field), field, PromptRow, "prompts")
+        if row.unpacked.split != wanted:
+            raise InvalidInput(
+                f"{field}: {place} holds {row.unpacked.split} rows, {wanted} rows are needed; "
+                f"`python -m trainer prepare-data prompts --split {wanted}` makes such a file."
+            )
+
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Writes what the run's processes read."""
         (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         (job.folder / SPEC_FILE).write_text(spec.model_dump_json(indent=2))
         if isinstance(spec, ReinforcementSpec):
-            rows = self._data(spec.data, "data").read_bytes().splitlines()
+            rows = [row for row in self._data(spec.data, "data").read_bytes().splitlines() if row.strip()]
             dealt = deal(rows, spec.steps * spec.prompts_per_step, spec.seed)
-            (job.folder / PROMPTS).write_bytes(b"\n".join(dealt) + b"\n")
+            with (job.folder / PROMPTS).open("wb") as file:
+                file.writelines(row + b"\n" for row in dealt)
 
     def _paths(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> RunPaths:
         evaluation = spec.evaluation.data if isinstance(spec, ReinforcementSpec) else None
@@ -107,6 +136,18 @@ class JobBuilder:
         if isinstance(spec, ReinforcementSpec):
             environment["TRAINER_RETRIEVER_URL"] = spec.retriever_url or self.settings.retriever_url
         return environment
+
+
+def _first_row(path: Path, field: str, model: type[Row], command: str) -> Row:
+    """Raises InvalidInput: it is none of the model."""
+    with path.open("rb") as file:
+        line = next((line for line in file if line.strip()), b"")
+    try:
+        return model.model_validate_json(line)
+    except ValidationError:
+        raise InvalidInput(
+            f"{field}: {path.name} is not made for such a run; `python -m trainer prepare-data {command}` makes one that is."
+        ) from None
 
 
 def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from parallelsearch.rollout.types import Kind
 from parallelsearch.schemas.base import WireModel
@@ -28,6 +28,12 @@ class PromptRow(WireModel):
     prompt: str
     label: str
     datasource: str = "default"
+
+    @field_validator("label")
+    @classmethod
+    def _holds_a_label(cls, label: str) -> str:
+        Label.model_validate_json(label)
+        return label
 
     @property
     def unpacked(self) -> Label:

@@ -19,6 +19,8 @@ from trainer.data.prompts import PromptSettings, prepare_prompts
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 Target = Annotated[Path, typer.Option("--out", help="The .jsonl file to write.")]
+Exclude = Annotated[list[str] | None, typer.Option(help="Question files whose eval questions must not be learnt.")]
+Asked = Annotated[Literal["parallel", "sequential"], typer.Option("--mode", help="How the policy is asked.")]
 Seed = Annotated[int, typer.Option(help="Of the shuffle.")]
 
 
@@ -26,9 +28,9 @@ Seed = Annotated[int, typer.Option(help="Of the shuffle.")]
 def prompts(
     questions: Annotated[list[str], typer.Argument(help="Question files: .jsonl, .jsonl.gz, .parquet, hf:OWNER/NAME/FILE.")],
     out: Target,
-    exclude: Annotated[list[str] | None, typer.Option(help="Files whose eval questions must not be learnt.")] = None,
+    exclude: Exclude = None,
     split: Annotated[Literal["train", "eval"], typer.Option(help="Which rows.")] = "train",
-    mode: Annotated[Mode, typer.Option(help="How the policy is asked.")] = Mode.PARALLEL,
+    mode: Asked = "parallel",
     layout: Annotated[Layout, typer.Option(help="The policy's observation layout.")] = Layout.LABELLED,
     kind: Annotated[list[Kind] | None, typer.Option(help="Only questions of these kinds.")] = None,
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only questions of these types.")] = None,
@@ -38,7 +40,7 @@ def prompts(
 ) -> None:
     """Make a prompt file for reinforcement learning or its evaluation."""
     settings = PromptSettings(
-        mode=mode,
+        mode=Mode(mode),
         layout=layout,
         split=split,
         kinds=frozenset(kind or Kind),
@@ -56,12 +58,14 @@ def cold_start(
     trajectories: Annotated[list[str], typer.Argument(help="Trajectory files, .jsonl or .jsonl.gz.")],
     out: Target,
     corpus: Annotated[list[str] | None, typer.Option(help="NAME=FILE of a corpus that compact trajectories refer to.")] = None,
-    mode: Annotated[Mode, typer.Option(help="How the policy is asked.")] = Mode.PARALLEL,
+    exclude: Exclude = None,
+    mode: Asked = "parallel",
     seed: Seed = 42,
 ) -> None:
     """Make a cold-start file for supervised learning."""
     with _sentences():
-        _report(prepare_cold_start(trajectories, dict(_named(corpus or [])), out, mode=mode, seed=seed))
+        corpora = dict(_named(corpus or []))
+        _report(prepare_cold_start(trajectories, corpora, out, excluded=exclude or [], mode=Mode(mode), seed=seed))
 
 
 def _named(corpora: list[str]) -> list[tuple[str, str]]:

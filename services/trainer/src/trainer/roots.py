@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from parallelsearch.errors import InvalidInput
@@ -16,9 +17,11 @@ def resolve(place: str, roots: Sequence[Path], field: str) -> Path:
     """
     allowed = [root.resolve() for root in roots]
     for candidate in [Path(place)] if Path(place).is_absolute() else [root / place for root in allowed]:
-        real = candidate.resolve()
-        if any(real.is_relative_to(root) for root in allowed) and real.exists():
-            return real
+        # Names that are too long and links in a circle are not there either.
+        with suppress(OSError, RuntimeError):
+            real = candidate.resolve(strict=True)
+            if any(real.is_relative_to(root) for root in allowed):
+                return real
     names = ", ".join(map(str, roots)) or "none"
     raise InvalidInput(f"{field}: {place} is not there, or not below an allowed root ({names}).")
 

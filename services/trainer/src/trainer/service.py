@@ -36,6 +36,7 @@ class TrainingRuns:
     def dry_run(self, spec: Spec) -> DryRun:
         """What a submission would start. Paths are checked, resources are not."""
         job = self.jobs.build("dry-run", spec)
+        self.jobs.check_data(spec)
         command = redacted(job.command)
         settings = [f"{name}={shlex.quote(value)}" for name, value in job.environment.items()]
         return DryRun(command=command, environment=dict(job.environment), shell=" ".join([*settings, shlex.join(command)]))
@@ -48,6 +49,7 @@ class TrainingRuns:
         """
         run = Run(f"run-{uuid.uuid4().hex[:12]}", RunState.QUEUED, spec, now(), idempotency_key=idempotency_key)
         self.jobs.build(run.id, spec)
+        self.jobs.check_data(spec)
         self._launcher(spec.launcher).check(spec.resources)
         stored = self.store.add(run)
         if stored.id != run.id and stored.spec != spec:

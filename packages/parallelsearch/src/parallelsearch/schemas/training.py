@@ -5,17 +5,19 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt, TypeAdapter, model_validator
+from pydantic import AllowInfNan, Field, StrictBool, StrictInt, TypeAdapter, model_validator
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.reward.scoring import Preset
 from parallelsearch.rollout.types import Mode
-from parallelsearch.schemas.base import NonBlankText, WireModel
+from parallelsearch.schemas.base import CleanText, NonBlankText, WireModel
 
 Place = Annotated[NonBlankText, Field(max_length=1_024)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Positive = Annotated[StrictInt, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Finite = Annotated[float, AllowInfNan(False)]
+Fraction = Annotated[Finite, Field(ge=0.0, le=1.0)]
+MAX_PROMPTS = 1_000_000
 
 
 class Algorithm(StrEnum):
@@ -45,16 +47,16 @@ class RunState(StrEnum):
 class WeightsSpec(WireModel):
     """λd, α, λs and the format weight of the reward."""
 
-    decomposition: float = Field(default=0.15, ge=0)
-    alpha: float = Field(default=3.0, ge=0)
-    search_count: float = Field(default=0.35, ge=0)
+    decomposition: Finite = Field(default=0.15, ge=0)
+    alpha: Finite = Field(default=3.0, ge=0)
+    search_count: Finite = Field(default=0.35, ge=0)
     format: Fraction = 0.1
 
 
 class RewardSpec(WireModel):
     preset: Preset = Preset.STRICT
     weights: WeightsSpec = WeightsSpec()
-    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = Field(
+    function: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")] | None = Field(
         default=None, description="A reward of your own, `package.module:function` (parallelsearch.reward.scoring.RewardFunction)."
     )
 
@@ -69,7 +71,7 @@ class RolloutSpec(WireModel):
     max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
     turn_tokens: StrictInt = Field(default=500, ge=8)
     context_tokens: StrictInt = Field(default=4_096, ge=256)
-    temperature: float = Field(default=1.0, gt=0.0, le=2.0)
+    temperature: Finite = Field(default=1.0, gt=0.0, le=2.0)
     concurrency: StrictInt = Field(default=64, ge=1, description="Searches in flight at most, per worker.")
 
     @model_validator(mode="after")
@@ -89,7 +91,7 @@ class ResourcesSpec(WireModel):
 
     nodes: StrictInt = Field(default=1, ge=1, le=64)
     gpus_per_node: StrictInt = Field(default=1, ge=1, le=8)
-    vllm_memory: Fraction = 0.5
+    vllm_memory: Finite = Field(default=0.5, gt=0, le=1)
     sleep: StrictBool = Field(
         default=True, description="vLLM and DeepSpeed give their memory up while the other works; without it steps are shorter."
     )
@@ -107,7 +109,7 @@ class EvaluationSpec(WireModel):
     data: Place | None = None
     every_steps: Positive = 20
     samples: Positive = 1
-    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    temperature: Finite = Field(default=0.0, ge=0.0, le=2.0)
 
 
 class CheckpointSpec(WireModel):
@@ -121,9 +123,9 @@ class HealthSpec(WireModel):
 
     action: Literal["flag", "stop"] = "flag"
     window_steps: Positive = 10
-    max_kl: float = Field(default=1.0, gt=0)
-    max_length_growth: float = Field(default=3.0, gt=1)
-    max_reward_drop: float = Field(default=0.5, gt=0)
+    max_kl: Finite = Field(default=1.0, gt=0)
+    max_length_growth: Finite = Field(default=3.0, gt=1)
+    max_reward_drop: Finite = Field(default=0.5, gt=0)
 
 
 class _RunSpec(WireModel):
@@ -148,15 +150,15 @@ class ReinforcementSpec(_RunSpec):
     prompts_per_step: Positive = 16
     samples_per_prompt: Positive = 4
     micro_batch: Positive = 4
-    learning_rate: float = Field(default=1e-6, gt=0, lt=1)
-    critic_learning_rate: float = Field(default=1e-5, gt=0, lt=1)
-    kl_coefficient: float = Field(default=0.001, ge=0, le=10)
+    learning_rate: Finite = Field(default=1e-6, gt=0, lt=1)
+    critic_learning_rate: Finite = Field(default=1e-5, gt=0, lt=1)
+    kl_coefficient: Finite = Field(default=0.001, ge=0, le=10)
     importance_correction: StrictBool = False
     reward: RewardSpec = RewardSpec()
     rollout: RolloutSpec = RolloutSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
     health: HealthSpec = HealthSpec()
-    retriever_url: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=512)] | None = Field(
+    retriever_url: Annotated[CleanText, Field(pattern=r"^https?://\S+$", max_length=512)] | None = Field(
         default=None, description="As every node reaches it; the trainer's own setting if left out."
     )
 
@@ -165,6 +167,8 @@ class ReinforcementSpec(_RunSpec):
         if self.algorithm is not Algorithm.PPO and self.samples_per_prompt < 2:
             raise ValueError(f"{self.algorithm} compares rollouts of one question: samples_per_prompt must be at least 2")
         _check_shares("rollouts a step", self.prompts_per_step * self.samples_per_prompt, self.micro_batch, self.resources)
+        if (prompts := self.steps * self.prompts_per_step) > MAX_PROMPTS:
+            raise ValueError(f"steps times prompts_per_step is {prompts:,}: a run is dealt at most {MAX_PROMPTS:,} questions")
         return self
 
 
@@ -180,12 +184,14 @@ class SupervisedSpec(_RunSpec):
     batch: Positive = 64
     micro_batch: Positive = 8
     max_tokens: StrictInt = Field(default=3_072, ge=64)
-    learning_rate: float = Field(default=2e-4, gt=0, lt=1)
+    learning_rate: Finite = Field(default=2e-4, gt=0, lt=1)
     lora: LoraSpec | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> SupervisedSpec:
         _check_shares("samples a batch", self.batch, self.micro_batch, self.resources)
+        if self.resources.nodes > 1:
+            raise ValueError("resources.nodes: a cold start runs on one node")
         return self
 
 

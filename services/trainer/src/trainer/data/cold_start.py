@@ -7,12 +7,12 @@ references `corpus:id` into corpus files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.protocol import observations
@@ -24,6 +24,7 @@ from parallelsearch.schemas.answers import TrajectoryModel
 from parallelsearch.schemas.base import WireModel
 from parallelsearch.schemas.trajectories import trajectory_from_wire
 from trainer.data.manifest import Manifest, write_lines, write_manifest
+from trainer.data.prompts import measured_on, question_key
 from trainer.data.questions import read_json_lines
 
 
@@ -43,6 +44,12 @@ class CompactSearch(WireModel):
     reasoning: str
     queries: list[str] = Field(min_length=1)
     passages: list[list[str]]
+
+    @model_validator(mode="after")
+    def _passages_for_each_query(self) -> CompactSearch:
+        if len(self.passages) != len(self.queries):
+            raise ValueError(f"{len(self.queries)} queries need as many lists of passages, not {len(self.passages)}")
+        return self
 
 
 class CompactAnswer(WireModel):
@@ -66,18 +73,27 @@ _TRAJECTORY: TypeAdapter[CompactTrajectory | TrajectoryModel] = TypeAdapter(Comp
 
 
 def prepare_cold_start(
-    sources: list[str], corpora: Mapping[str, str], target: Path, *, mode: Mode = Mode.PARALLEL, seed: int = 42
+    sources: list[str],
+    corpora: Mapping[str, str],
+    target: Path,
+    *,
+    excluded: Sequence[str] = (),
+    mode: Mode = Mode.PARALLEL,
+    seed: int = 42,
 ) -> Manifest:
-    """Writes a cold-start file with its manifest, shuffled by the seed.
+    """Writes a cold-start file with its manifest, shuffled by the seed. Questions of eval rows of `excluded` stay out.
 
     Raises:
         InvalidInput: a line is no trajectory of either form, or refers to a passage that no corpus has; names file and line.
     """
-    passages = {name: read_corpus(path) for name, path in corpora.items()}
+    passages, held_out = {name: read_corpus(path) for name, path in corpora.items()}, measured_on(excluded)
     random, counts, left_out = Random(seed), Counter[str](), Counter[str]()
     rows: list[ColdStartRow] = []
     for source in sources:
         for place, trajectory in _read(source):
+            if question_key(trajectory.question) in held_out:
+                left_out["measured on"] += 1
+                continue
             row, times = _render(trajectory, passages, mode, place), _times(trajectory, random)
             left_out["not answered"] += row is None
             if row is not None:
@@ -85,13 +101,16 @@ def prepare_cold_start(
                 rows += [row] * times
     random.shuffle(rows)
     count = write_lines(target, (row.model_dump_json().encode() for row in rows))
-    return write_manifest(target, count, counts, +left_out, [*sources, *corpora.values()], {"mode": str(mode), "seed": str(seed)})
+    named, settings = [*sources, *excluded, *corpora.values()], {"mode": str(mode), "seed": str(seed)}
+    return write_manifest(target, count, counts, +left_out, named, settings)
 
 
 def read_corpus(path: str) -> dict[str, Passage]:
     """Passages by id, from lines `{"id", "contents"}` whose contents are `"Title"`, a newline and the text."""
     found = {}
-    for row in read_json_lines(Path(path)):
+    for number, row in enumerate(read_json_lines(Path(path)), start=1):
+        if not isinstance(row, dict) or "id" not in row or not isinstance(row.get("contents"), str):
+            raise InvalidInput(f"{path}:{number}: no passage: a line of a corpus has `id` and `contents`.")
         title, _, text = row["contents"].partition("\n")
         found[str(row["id"])] = Passage(str(row["id"]), title.strip('"'), text)
     return found

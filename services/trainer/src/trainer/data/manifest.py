@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from parallelsearch.errors import InvalidInput
 from parallelsearch.schemas.base import WireModel
 
 
@@ -33,14 +35,35 @@ def sha256(path: Path) -> str:
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> int:
-    """Writes the file whole or not at all; gives back how many lines it has."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part, count = path.with_name(path.name + ".part"), 0
-    with part.open("wb") as file:
+    """Writes the file whole or not at all; gives back how many lines it has.
+
+    Raises:
+        InvalidInput: there is no line, or the file cannot be written there.
+    """
+    if path.suffix != ".jsonl":
+        raise InvalidInput(f"--out: {path} must end in .jsonl, or no run can name it as its data.")
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        count = _write(part, lines)
+        if count:
+            part.replace(path)
+    except OSError as error:
+        raise InvalidInput(f"--out: {path} cannot be written: {error.strerror}.") from None
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+    if not count:
+        raise InvalidInput("No row is left to write: the files hold none of what is asked for.")
+    return count
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> int:
+    count = 0
+    with path.open("wb") as file:
         for line in lines:
             file.write(line + b"\n")
             count += 1
-    part.replace(path)
     return count
 
 

@@ -52,14 +52,18 @@ def prepare_prompts(sources: list[str], excluded: list[str], target: Path, setti
 
 
 def _held_out(questions: Iterable[Question], excluded: Iterable[str]) -> frozenset[str]:
-    """Keys of every question that is measured on: eval rows of the sources, and all rows of the excluded files but `train` ones."""
-    of_sources = {question_key(question) for question in questions if question.split == "eval"}
-    of_excluded = {question_key(question) for source in excluded for question in read_questions(source) if question.split == "eval"}
-    return frozenset(of_sources | of_excluded)
+    """Keys of every question that is measured on: eval rows of the sources and of the excluded files."""
+    return measured_on(excluded) | {question_key(question.question) for question in questions if question.split == "eval"}
 
 
-def question_key(question: Question) -> str:
-    return normalise(question.question)
+def measured_on(sources: Iterable[str]) -> frozenset[str]:
+    """Keys of the questions of eval rows in question files."""
+    rows = (question for source in sources for question in read_questions(source))
+    return frozenset(question_key(question.question) for question in rows if question.split == "eval")
+
+
+def question_key(question: str) -> str:
+    return normalise(question)
 
 
 def _kept(
@@ -71,12 +75,12 @@ def _kept(
         if reason:
             left_out[reason] += 1
         else:
-            seen.add(question_key(question))
+            seen.add(question_key(question.question))
             yield question
 
 
 def _reason_to_leave_out(question: Question, held_out: frozenset[str], seen: set[str], settings: PromptSettings) -> str:
-    key = question_key(question)
+    key = question_key(question.question)
     wanted_type = not settings.types or question.type in settings.types
     reasons = {
         "of another split": question.split != settings.split,

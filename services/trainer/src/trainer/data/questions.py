@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +55,6 @@ def read_questions(source: str) -> Iterator[Question]:
         InvalidInput: the file is not there, or a line is no question; names file and line.
     """
     path = _on_hub(source) if source.startswith(HUB) else Path(source)
-    if not path.is_file():
-        raise InvalidInput(f"{source} is not there.")
     for number, row in enumerate(_rows(path), start=1):
         try:
             yield Question.model_validate({"dataset": path.name.split(".")[0], **row} if isinstance(row, dict) else row)
@@ -65,15 +65,16 @@ def read_questions(source: str) -> Iterator[Question]:
 
 def _rows(path: Path) -> Iterator[Any]:
     if path.suffix == ".parquet":
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
-            yield from batch.to_pylist()
+        with _readable(path):
+            for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+                yield from batch.to_pylist()
     else:
         yield from read_json_lines(path)
 
 
 def read_json_lines(path: Path) -> Iterator[Any]:
-    """The lines of a file, gzipped or not, that are not blank."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+    """The lines of a file, gzipped or not, that are not blank. Raises InvalidInput: the file or a line of it cannot be read."""
+    with _readable(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:
@@ -82,9 +83,26 @@ def read_json_lines(path: Path) -> Iterator[Any]:
                     raise InvalidInput(f"{path}:{number}: {error}") from None
 
 
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """A file that is not there or is not what its name says is the caller's to change."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InvalidInput(f"{path} is not there.") from None
+    except (OSError, EOFError, zlib.error, pyarrow.ArrowException) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+
+
 def _on_hub(source: str) -> Path:
     owner, _, rest = source.removeprefix(HUB).partition("/")
     name, _, file = rest.partition("/")
     if not file:
         raise InvalidInput(f"{source}: a data set on the hub is named hf:OWNER/NAME/PATH/IN/IT.jsonl.")
-    return Path(hf_hub_download(f"{owner}/{name}", file, repo_type="dataset"))
+    try:
+        return Path(hf_hub_download(f"{owner}/{name}", file, repo_type="dataset"))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidInput(
+            f"{source} cannot be had from the hub: {reason} Check owner, name and file, or name a local file."
+        ) from None

@@ -1,0 +1,80 @@
+"""Checkpoints of runs: listed, promoted into the policy, gone on with."""
+
+import shutil
+
+import httpx2
+import numpy as np
+from fastapi import FastAPI, Request
+from safetensors.numpy import save_file
+
+RUNS = "/v1/training-runs"
+
+
+def write_checkpoint(platform, run_id, step, *, whole=True):
+    folder = platform.folder / "runs" / run_id / "checkpoints" / f"global_step{step}_hf"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    if whole:
+        save_file({"w": np.zeros(4, np.float32)}, folder / "model.safetensors")
+    return folder
+
+
+def test_whole_checkpoints_are_listed_and_promoted_into_the_policy(start_trainer, platform):
+    policy, asked = FastAPI(), []
+
+    @policy.post("/v1/policy/weights")
+    async def load(request: Request):
+        asked.append((await request.json(), request.headers["authorization"]))
+        return {"version": "7"}
+
+    trainer = start_trainer(policy_transport=httpx2.ASGITransport(app=policy))
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    folder = write_checkpoint(platform, run_id, 20)
+    write_checkpoint(platform, run_id, 5)
+    write_checkpoint(platform, run_id, 40, whole=False)
+    listed = trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]
+    promoted = trainer.post(f"{RUNS}/{run_id}/checkpoints/20/promote").json()
+
+    assert [entry["step"] for entry in listed] == [5, 20]
+    assert promoted == {"step": 20, "path": str(folder), "version": "7"}
+    assert asked == [({"checkpoint": str(folder), "step": 20}, "Bearer let-me-in")]
+    assert trainer.post(f"{RUNS}/{run_id}/checkpoints/40/promote").status_code == 404
+
+
+def test_a_run_that_goes_on_with_another_shares_its_checkpoints(start_trainer, platform):
+    trainer = start_trainer()
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 20)
+    second = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(second, "succeeded")
+
+    assert [entry["step"] for entry in trainer.get(f"{RUNS}/{second}/checkpoints").json()["checkpoints"]] == [20]
+
+
+def test_a_run_whose_checkpoints_are_taken_away_fails_alone(start_trainer, platform):
+    trainer = start_trainer(gpus=2, max_running=2)
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 20)
+    platform.does("sleep 4")
+    second = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(second, "running")
+    platform.does("exit 0")
+    shutil.rmtree(platform.folder / "runs" / first / "checkpoints")
+    third = trainer.submit(platform.spec()).json()["id"]
+
+    assert trainer.wait(third, "succeeded")
+    assert "resume_from" in trainer.wait(second, "failed")["detail"]
+
+
+def test_a_policy_that_refuses_a_checkpoint_is_named(start_trainer, platform):
+    trainer = start_trainer(policy_transport=httpx2.ASGITransport(app=FastAPI()))
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    write_checkpoint(platform, run_id, 1)
+    answer = trainer.post(f"{RUNS}/{run_id}/checkpoints/1/promote")
+
+    assert answer.status_code == 404
+    assert "policy" in answer.json()["detail"]

@@ -1,0 +1,137 @@
+"""What a trainer takes as a run, what it refuses before anything starts, and what it lays out for one."""
+
+import json
+
+import pytest
+
+from trainer.jobs import deal
+
+RUNS = "/v1/training-runs"
+
+
+def test_submitting_twice_with_one_key_gives_one_run(start_trainer, platform):
+    trainer = start_trainer()
+    first, again = (trainer.submit(platform.spec(), **{"Idempotency-Key": "k"}).json() for _ in range(2))
+    other = trainer.submit(platform.spec(name="other"), **{"Idempotency-Key": "k"})
+
+    assert first["id"] == again["id"]
+    assert len(trainer.get(RUNS).json()["runs"]) == 1
+    assert other.status_code == 422
+    assert "Idempotency-Key" in other.json()["detail"]
+
+
+def test_without_a_gpu_the_local_launcher_refuses_in_a_sentence_and_a_dry_run_prints_the_command(start_trainer, platform):
+    trainer = start_trainer(gpus=0)
+    refused = trainer.submit(platform.spec())
+    shown = trainer.post(f"{RUNS}/dry-run", json=platform.spec()).json()
+
+    assert refused.status_code == 422
+    assert "no NVIDIA GPU" in refused.json()["detail"]
+    assert trainer.get(RUNS).json()["runs"] == []
+    assert shown["command"][:3] == [str(platform.script), "-m", "openrlhf.cli.train_ppo_ray"]
+    assert "TRAINER_RETRIEVER_URL=" in shown["shell"]
+    assert not (platform.folder / "runs" / "dry-run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"odd": 1}, "odd"),
+        ({"model": "none"}, "model"),
+        ({"model": "/etc"}, "model"),
+        ({"model": "../data"}, "model"),
+        ({"data": "none.jsonl"}, "data"),
+        ({"data": "/etc/passwd"}, "data"),
+        ({"evaluation": {"data": "none.jsonl"}}, "evaluation.data"),
+        ({"steps": 0}, "steps"),
+        ({"algorithm": "dqn"}, "algorithm"),
+        ({"samples_per_prompt": 1}, "samples_per_prompt"),
+        ({"micro_batch": 5}, "micro batches"),
+        ({"rollout": {"turn_tokens": 9000}}, "turn_tokens"),
+        ({"resources": {"gpus_per_node": 8}}, "resources.gpus_per_node"),
+        ({"resources": {"nodes": 2}}, "resources.nodes"),
+        ({"launcher": "kubernetes"}, "launcher"),
+        ({"reward": {"function": "os; rm"}}, "reward.function"),
+        ({"retriever_url": "file:///etc"}, "retriever_url"),
+        ({"kind": "other"}, "kind"),
+        ({"checkpoints": {"resume_from": "nobody"}}, "checkpoints.resume_from"),
+        ({"lora": {}}, "lora"),
+        ({"steps": "three"}, "steps"),
+        ({"learning_rate": -1}, "learning_rate"),
+        ({"seed": True}, "seed"),
+        ({"model": None}, "model"),
+        ({"model": "HuggingFaceTB/SmolLM2-135M"}, "model"),
+        ({"model": "x" * 300}, "model"),
+        ({"model": "in-a-circle"}, "model"),
+        ({"data": "in-a-circle.jsonl"}, "data"),
+        ({"data": "hf:nobody/nothing/train.jsonl"}, "data"),
+        ({"data": "x" * 300 + ".jsonl"}, "data"),
+        ({"data": "cold.jsonl"}, "data"),
+        ({"data": "eval.jsonl"}, "data"),
+        ({"evaluation": {"data": "train.jsonl"}}, "evaluation.data"),
+        ({"kind": "supervised"}, "data"),
+        ({"kind": "supervised", "data": "cold.jsonl", "resources": {"nodes": 2}}, "resources.nodes"),
+        ({"steps": 100_000, "prompts_per_step": 10**9}, "prompts_per_step"),
+        ({"resources": {"vllm_memory": 0}}, "resources.vllm_memory"),
+        ({"retriever_url": "http://\0"}, "retriever_url"),
+        ({"reward": {"function": "a..b:reward"}}, "reward.function"),
+        ({"reward": {"weights": {"alpha": "inf"}}}, "reward.weights.alpha"),
+        ({"health": {"max_kl": "inf"}}, "health.max_kl"),
+        ({"kl_coefficient": "nan"}, "kl_coefficient"),
+    ],
+)
+def test_a_bad_specification_is_refused_before_anything_starts(start_trainer, platform, changes, named):
+    for name, folder in (("in-a-circle", "models"), ("in-a-circle.jsonl", "data")):
+        (platform.folder / folder / name).symlink_to(name)
+    trainer = start_trainer()
+    answer = trainer.submit(platform.spec(**changes))
+
+    assert answer.status_code == 422
+    assert named in answer.text
+    assert trainer.get(RUNS).json()["runs"] == []
+
+
+def test_a_link_out_of_the_roots_is_refused(start_trainer, platform):
+    (platform.folder / "data" / "link.jsonl").symlink_to("/etc/passwd")
+
+    assert start_trainer().submit(platform.spec(data="link.jsonl")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", RUNS), ("POST", f"{RUNS}/dry-run"), ("DELETE", f"{RUNS}/x"), ("POST", f"{RUNS}/x/checkpoints/1/promote")],
+)
+def test_writing_needs_the_admin_token(start_trainer, platform, method, path):
+    body = platform.spec() if method == "POST" and path.startswith(RUNS) and "checkpoints" not in path else None
+
+    assert start_trainer(token=None).request(method, path, json=body).status_code == 401
+    assert start_trainer(token="wrong").request(method, path, json=body).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["", "/logs", "/metrics", "/checkpoints"])
+def test_an_unknown_run_is_not_found(start_trainer, path):
+    assert start_trainer(token=None).get(f"{RUNS}/nobody{path}").status_code == 404
+
+
+def test_the_specification_of_a_run_is_kept_beside_it(start_trainer, platform):
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec(steps=7)).json()["id"]
+    trainer.wait(run_id, "succeeded")
+
+    assert json.loads((platform.folder / "runs" / run_id / "spec.json").read_text())["steps"] == 7
+
+
+def test_a_run_is_dealt_exactly_the_questions_of_its_steps(start_trainer, platform):
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec(steps=3, prompts_per_step=4)).json()["id"]
+    trainer.wait(run_id, "succeeded")
+
+    assert len((platform.folder / "runs" / run_id / "prompts.jsonl").read_text().splitlines()) == 12
+
+
+def test_every_pass_over_the_questions_is_whole_and_depends_on_the_seed_alone():
+    rows = [bytes([letter]) for letter in b"abcde"]
+    dealt = deal(rows, 12, seed=1)
+
+    assert set(dealt[:5]) == set(dealt[5:10]) == set(rows)
+    assert dealt == deal(rows, 12, seed=1) != deal(rows, 12, seed=2)
