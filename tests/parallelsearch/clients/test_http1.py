@@ -1,8 +1,10 @@
 """The transport against bare sockets: whole answers, streams, and every way in which a server can fail."""
 
 import asyncio
+import gc
 import ssl
 import subprocess
+import weakref
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -248,6 +250,24 @@ def test_closing_breaks_off_what_is_under_way_and_what_comes_later_connects_anew
             assert server.connections == 2
 
     run(work())
+
+
+@pytest.mark.parametrize("pieces", [[WHOLE], [CHUNKED, b"1\r\na\r\n0\r\n\r\n"]])
+def test_an_answer_that_was_read_waits_for_no_garbage_collector(pieces):
+    async def work():
+        async with served(saying(*pieces, pause_s=0)) as (_, url, transport):
+            response = await ask(transport, url)
+            await response.aread()
+            answer = weakref.ref(response.stream)
+            del response
+            await asyncio.sleep(0)
+            assert answer() is None
+
+    gc.disable()
+    try:
+        run(work())
+    finally:
+        gc.enable()
 
 
 def test_nobody_listening_and_names_that_nobody_knows_are_connect_errors():

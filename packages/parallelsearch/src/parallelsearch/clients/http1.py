@@ -171,6 +171,10 @@ class _Answer(httpx2.AsyncByteStream):
             self._failure = failure
             self._wake()
 
+    def let_go(self) -> None:
+        """Nothing more will be parsed; parser and answer hold each other until then."""
+        del self._parser
+
     def lost(self, error: Exception | None) -> None:
         """The connection is gone, which ends an answer that has neither a length nor chunks."""
         names = {name.lower() for name, _ in self.headers}
@@ -250,7 +254,9 @@ class _Connection(asyncio.Protocol):
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     def answered(self, *, reusable: bool) -> None:
-        self._answer = None
+        if self._answer is not None:
+            self._answer.let_go()
+            self._answer = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
