@@ -1,9 +1,11 @@
 """Checkpoints of runs: listed, promoted into the policy, gone on with."""
 
 import shutil
+import time
 
 import httpx2
 import numpy as np
+import pytest
 from fastapi import FastAPI, Request
 from safetensors.numpy import save_file
 
@@ -53,20 +55,52 @@ def test_a_run_that_goes_on_with_another_shares_its_checkpoints(start_trainer, p
     assert [entry["step"] for entry in trainer.get(f"{RUNS}/{second}/checkpoints").json()["checkpoints"]] == [20]
 
 
-def test_a_run_whose_checkpoints_are_taken_away_fails_alone(start_trainer, platform):
-    trainer = start_trainer(gpus=2, max_running=2)
+def test_a_run_that_broke_off_twice_goes_on_by_the_name_of_the_last(start_trainer, platform):
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    write_checkpoint(platform, run_id, 20)
+    for _ in range(2):
+        run_id = trainer.submit(platform.spec(checkpoints={"resume_from": run_id})).json()["id"]
+        trainer.wait(run_id, "succeeded")
+
+    assert [entry["step"] for entry in trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]] == [20]
+
+
+def test_checkpoints_have_one_writer_at_a_time(start_trainer, platform):
+    trainer = start_trainer()
     first = trainer.submit(platform.spec()).json()["id"]
     trainer.wait(first, "succeeded")
     write_checkpoint(platform, first, 20)
-    platform.does("sleep 4")
-    second = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
-    trainer.wait(second, "running")
-    platform.does("exit 0")
-    shutil.rmtree(platform.folder / "runs" / first / "checkpoints")
-    third = trainer.submit(platform.spec()).json()["id"]
+    platform.does("sleep 60")
+    spec = platform.spec(checkpoints={"resume_from": first})
+    second = trainer.submit(spec, **{"Idempotency-Key": "k"}).json()["id"]
+    refused = [trainer.submit(platform.spec(checkpoints={"resume_from": name})) for name in (first, second)]
 
-    assert trainer.wait(third, "succeeded")
-    assert "resume_from" in trainer.wait(second, "failed")["detail"]
+    assert [answer.status_code for answer in refused] == [422, 422]
+    assert all(second in answer.json()["detail"] for answer in refused)
+    assert trainer.submit(spec, **{"Idempotency-Key": "k"}).json()["id"] == second
+    trainer.delete(f"{RUNS}/{second}")
+    assert trainer.submit(spec).status_code == 201
+
+
+@pytest.mark.parametrize("gone", ["models", "data", "checkpoints"])
+def test_a_running_run_whose_inputs_are_taken_away_goes_on(start_trainer, platform, gone):
+    gate = platform.folder / "gate"
+    trainer = start_trainer()
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 20)
+    platform.does(f"while [ ! -e {gate} ]; do sleep 0.05; done; echo over")
+    run_id = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(run_id, "running")
+    shutil.rmtree(platform.folder / "runs" / first / "checkpoints" if gone == "checkpoints" else platform.folder / gone)
+    time.sleep(0.3)
+
+    assert trainer.run(run_id)["state"] == "running"
+    gate.touch()
+    assert trainer.wait(run_id, "succeeded")
+    assert trainer.get(f"{RUNS}/{run_id}/logs").text == "over\n"
 
 
 def test_a_policy_that_refuses_a_checkpoint_is_named(start_trainer, platform):

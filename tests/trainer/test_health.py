@@ -104,7 +104,7 @@ def facts(folder, count, **changes):
 
 @pytest.mark.parametrize("action", ["flag", "stop"])
 def test_a_sick_run_is_flagged_or_stopped_and_says_why(start_trainer, platform, action):
-    platform.does(facts("$TRAINER_RUN_FOLDER", 8, searches=0) + "sleep 30")
+    platform.does(facts("$TRAINER_RUN_FOLDER", 8, searches=0) + "echo the last words; sleep 30")
     trainer = start_trainer()
     health = {"window_steps": 2, "action": action}
     run_id = trainer.submit(platform.spec(prompts_per_step=1, samples_per_prompt=2, micro_batch=2, health=health)).json()["id"]
@@ -116,6 +116,7 @@ def test_a_sick_run_is_flagged_or_stopped_and_says_why(start_trainer, platform, 
     assert "searches collapse" in run["flags"][0]
     if action == "stop":
         assert "searches collapse" in run["detail"]
+        assert run["last_log_lines"] == ["the last words"]
     else:
         assert f'parallelsearch_training_searches_per_rollout{{kind="parallel",run="{run_id}"}} 0.0' in trainer.get("/metrics").text
         assert f'parallelsearch_training_reward{{kind="all",run="{run_id}",term="total"}} 1.8' in trainer.get("/metrics").text
@@ -123,6 +124,21 @@ def test_a_sick_run_is_flagged_or_stopped_and_says_why(start_trainer, platform, 
     while run_id in trainer.get("/metrics").text and time.monotonic() < end:
         time.sleep(0.05)
     assert run_id not in trainer.get("/metrics").text
+
+
+def test_the_steps_of_a_run_that_goes_on_with_another_are_numbered_on(start_trainer, platform):
+    trainer = start_trainer()
+    small = {"prompts_per_step": 1, "samples_per_prompt": 2, "micro_batch": 2}
+    first = trainer.submit(platform.spec(**small)).json()["id"]
+    trainer.wait(first, "succeeded")
+    (platform.folder / "runs" / first / "checkpoints" / "_actor").mkdir(parents=True)
+    platform.does(facts("$TRAINER_RUN_FOLDER", 4) + "echo \"Global step 41: {'kl': 0.25}\"")
+    run_id = trainer.submit(platform.spec(**small, checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    steps = trainer.get(f"{RUNS}/{run_id}/metrics").json()["steps"]
+
+    assert [step["step"] for step in steps] == [41, 42]
+    assert steps[0]["values"] | {"kl": 0.25, "exact_match": 1.0} == steps[0]["values"]
 
 
 def test_metrics_of_a_run_hold_its_records_and_its_log(start_trainer, platform):

@@ -22,11 +22,11 @@ class Head:
     """The Jobs API, as far as it is used."""
 
     def __init__(self):
-        self.jobs, self.sick = {}, False
+        self.jobs, self.sick = {}, None
 
     def __call__(self, request):
         if self.sick:
-            return httpx2.Response(503)
+            return httpx2.Response(self.sick)
         parts = request.url.path.strip("/").split("/")
         name = parts[2] if len(parts) > 2 else ""
         if request.method == "POST" and not name:
@@ -91,9 +91,16 @@ def test_refusals_absence_and_faults_are_told_apart(launcher, head, tmp_path):
     with pytest.raises(LaunchRefused, match="no such thing"):
         launcher.start(a_job(tmp_path, "refuse"))
     assert launcher.status("x", a_job(tmp_path)).state is RunState.FAILED
-    head.sick = True
-    with pytest.raises(LauncherUnavailable):
-        launcher.start(a_job(tmp_path))
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+def test_a_head_that_is_not_well_says_nothing_about_a_run(launcher, head, tmp_path, status):
+    job = a_job(tmp_path)
+    launcher.start(job)
+    head.sick = status
+    for ask in (launcher.status, launcher.cancel, lambda handle, run: launcher.logs(handle, run, 0)):
+        with pytest.raises(LauncherUnavailable, match=str(status)):
+            ask(job.run_id, job)
 
 
 @pytest.fixture

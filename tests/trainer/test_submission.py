@@ -1,6 +1,7 @@
 """What a trainer takes as a run, what it refuses before anything starts, and what it lays out for one."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +19,24 @@ def test_submitting_twice_with_one_key_gives_one_run(start_trainer, platform):
     assert len(trainer.get(RUNS).json()["runs"]) == 1
     assert other.status_code == 422
     assert "Idempotency-Key" in other.json()["detail"]
+
+
+def test_a_key_still_gives_its_run_when_the_files_have_gone(start_trainer, platform):
+    trainer = start_trainer()
+    first = trainer.submit(platform.spec(), **{"Idempotency-Key": "k"}).json()["id"]
+    trainer.wait(first, "succeeded")
+    (platform.folder / "data" / "train.jsonl").unlink()
+
+    assert trainer.submit(platform.spec(), **{"Idempotency-Key": "k"}).json()["id"] == first
+
+
+def test_clients_that_submit_at_once_with_one_key_get_one_run(start_trainer, platform):
+    trainer = start_trainer()
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(lambda _: trainer.submit(platform.spec(), **{"Idempotency-Key": "k"}), range(16)))
+
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == len(trainer.get(RUNS).json()["runs"]) == 1
 
 
 def test_without_a_gpu_the_local_launcher_refuses_in_a_sentence_and_a_dry_run_prints_the_command(start_trainer, platform):

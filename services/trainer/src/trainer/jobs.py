@@ -14,11 +14,11 @@ from pydantic import ValidationError
 import parallelsearch
 from parallelsearch.errors import InvalidInput
 from parallelsearch.schemas.base import WireModel
-from parallelsearch.schemas.training import CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
+from parallelsearch.schemas.training import SPEC, CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
 from trainer.command import RunPaths, openrlhf_command
 from trainer.data.cold_start import ColdStartRow
 from trainer.labels import PromptRow, Split
-from trainer.launchers.interface import Job
+from trainer.launchers.interface import Job, RunFolder
 from trainer.roots import resolve, resolve_model
 from trainer.settings import TrainerSettings
 
@@ -35,6 +35,9 @@ class JobBuilder:
 
     def folder(self, run_id: str) -> Path:
         return self.settings.runs_dir.resolve() / run_id
+
+    def files(self, run_id: str) -> RunFolder:
+        return RunFolder(run_id, self.folder(run_id))
 
     def build(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> Job:
         """The job; nothing is written.
@@ -100,10 +103,16 @@ class JobBuilder:
         return (self._resumed(spec.checkpoints) or self.folder(run_id)) / "checkpoints"
 
     def _resumed(self, spec: CheckpointSpec) -> Path | None:
+        """The folder of the run that wrote the first of the checkpoints; the one named may itself have gone on with another."""
         if spec.resume_from is None:
             return None
         folder = self.folder(spec.resume_from)
-        if not (folder / "checkpoints").is_dir():
+        if (folder / SPEC_FILE).is_file():
+            earlier = SPEC.validate_json((folder / SPEC_FILE).read_bytes()).checkpoints
+            if earlier.resume_from is not None:
+                return self._resumed(earlier)
+        checkpoints = folder / "checkpoints"
+        if not checkpoints.is_dir() or not any(checkpoints.iterdir()):
             raise InvalidInput(f"checkpoints.resume_from: run {spec.resume_from} has left no checkpoints.")
         return folder
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from parallelsearch.schemas.training import ReinforcementSpec, StepMetrics, TrainingMetrics
 from trainer.jobs import JobBuilder
+from trainer.launchers.interface import LOG
 from trainer.records import Rollouts
 from trainer.step_metrics import steps_of
 from trainer.store import Run
 
 _STEP = re.compile(rb"Global step (\d+): \{(.*)\}")
 _VALUE = re.compile(r"'([^']+)': (?:np\.float\d+\()?(-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan))")
-LOG = "output.log"
 OWN_NAMES = frozenset({"kl", "policy_loss", "actor_grad_norm", "actor_lr", "critic_loss", "ppo_kl", "vllm_kl"})
 
 
@@ -31,13 +31,16 @@ class Progress:
         return TrainingMetrics(steps=[step for step in self.steps(run) if step.step > since])
 
     def steps(self, run: Run) -> list[StepMetrics]:
+        """Of a run that goes on with another, numbered on from there, as its log says once the first step is made."""
         folder, values = self.jobs.folder(run.id), dict[int, dict[str, float]]()
         for step, found in log_metrics(folder / LOG):
             values.setdefault(step, {}).update(found)
-        if isinstance(run.spec, ReinforcementSpec):
+        resumed = run.spec.checkpoints.resume_from is not None
+        if isinstance(run.spec, ReinforcementSpec) and (values or not resumed):
             rollouts = run.spec.prompts_per_step * run.spec.samples_per_prompt
+            before = min(values) - 1 if resumed else 0
             for told in steps_of(Rollouts(folder).facts(), rollouts):
-                values.setdefault(told.step, {}).update(told.values)
+                values.setdefault(before + told.step, {}).update(told.values)
         return [StepMetrics(step=step, values=values[step]) for step in sorted(values)]
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shlex
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 
-from parallelsearch.errors import InvalidInput, NotFound
+from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
 from parallelsearch.schemas.training import DryRun, LauncherName, ReinforcementSpec, RunState, SupervisedSpec
 from trainer.command import redacted
 from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
-from trainer.launchers.interface import Job, Launcher, LauncherUnavailable, LaunchRefused, Status
+from trainer.launchers.interface import Launcher, LaunchRefused
 from trainer.store import Run, Store, now
 
 log = structlog.get_logger(__name__)
@@ -26,12 +27,14 @@ Spec = ReinforcementSpec | SupervisedSpec
 
 @dataclass(frozen=True)
 class TrainingRuns:
-    """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one."""
+    """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one; `ending` holds
+    runs that are just being ended, which only those who do so take to their final state."""
 
     store: Store
     jobs: JobBuilder
     launchers: Mapping[LauncherName, Launcher]
     max_running: int = 1
+    ending: set[str] = field(default_factory=set)
 
     def dry_run(self, spec: Spec) -> DryRun:
         """What a submission would start. Paths are checked, resources are not."""
@@ -42,19 +45,37 @@ class TrainingRuns:
         return DryRun(command=command, environment=dict(job.environment), shell=" ".join([*settings, shlex.join(command)]))
 
     def submit(self, spec: Spec, idempotency_key: str | None = None) -> Run:
-        """Stores the run as queued. The same key gives the run it gave before.
+        """Stores the run as queued. The same key gives the run it gave before, whatever has become of its files.
 
         Raises:
             InvalidInput: paths, resources or key do not do; nothing is stored then.
         """
+        if idempotency_key is not None and (earlier := self.store.with_key(idempotency_key)):
+            return _same(earlier, spec)
         run = Run(f"run-{uuid.uuid4().hex[:12]}", RunState.QUEUED, spec, now(), idempotency_key=idempotency_key)
         self.jobs.build(run.id, spec)
         self.jobs.check_data(spec)
         self._launcher(spec.launcher).check(spec.resources)
-        stored = self.store.add(run)
-        if stored.id != run.id and stored.spec != spec:
-            raise InvalidInput(f"Idempotency-Key: {idempotency_key} was used for another specification (run {stored.id}).")
-        return stored
+        self._check_resumed(run)
+        return _same(self.store.add(run), spec)
+
+    def _check_resumed(self, run: Run) -> None:
+        """Checkpoints have one writer at a time."""
+        if run.spec.checkpoints.resume_from is None:
+            return
+        checkpoints = self.jobs.checkpoints(run.id, run.spec)
+        for other in self.store.list(RunState.QUEUED, RunState.RUNNING):
+            if self._writes_to(other, checkpoints):
+                raise InvalidInput(
+                    f"checkpoints.resume_from: run {other.id} is {other.state} and writes these checkpoints; "
+                    "wait until it ends, or cancel it."
+                )
+
+    def _writes_to(self, run: Run, checkpoints: Path) -> bool:
+        try:
+            return self.jobs.checkpoints(run.id, run.spec) == checkpoints
+        except InvalidInput:
+            return False
 
     def get(self, run_id: str) -> Run:
         run = self.store.get(run_id)
@@ -69,20 +90,35 @@ class TrainingRuns:
         return self.get(run_id)
 
     def end(self, run: Run, state: RunState, detail: str) -> None:
-        """Takes the run to a final state, whatever it is doing, and ends its processes."""
-        if self.store.move(run, state, detail=detail) and run.state is RunState.RUNNING:
-            self._launcher(run.spec.launcher).cancel(run.handle, self._job(run))
+        """Ends a run's processes, whatever it is doing, and takes it to a final state.
+
+        Raises:
+            LauncherUnavailable, LaunchRefused: they cannot be ended now; the run stays as it is, and may be ended again.
+        """
+        while not run.state.is_final:
+            lines: tuple[str, ...] = ()
+            self.ending.add(run.id)
+            try:
+                if run.state is RunState.RUNNING:
+                    self._launcher(run.spec.launcher).cancel(run.handle, self.jobs.files(run.id))
+                    lines = self._last_lines(run) if state is RunState.FAILED else ()
+                moved = self.store.move(run, state, detail=detail, last_log_lines=lines)
+            finally:
+                self.ending.discard(run.id)
+            if moved:
+                return
+            run = self.get(run.id)
 
     def read_log(self, run: Run, offset: int) -> bytes:
-        return self._launcher(run.spec.launcher).logs(run.handle, self._job(run), offset)
+        return self._launcher(run.spec.launcher).logs(run.handle, self.jobs.files(run.id), offset)
 
     def advance(self) -> None:
         """One round: asks the launchers about running runs, then starts queued ones in order while there is room."""
         for run in self.store.list(RunState.RUNNING):
-            self._refresh(run)
+            _apart(self._refresh, run)
         for run in self.store.list(RunState.QUEUED):
             if self._has_room(run):
-                self._start(run)
+                _apart(self._start, run)
 
     def _has_room(self, run: Run) -> bool:
         if run.spec.launcher is not LauncherName.LOCAL:
@@ -91,33 +127,24 @@ class TrainingRuns:
         return len(running) < self.max_running
 
     def _start(self, run: Run) -> None:
+        launcher = self._launcher(run.spec.launcher)
         try:
-            job = self._job(run)
+            job = self.jobs.build(run.id, run.spec)
             self.jobs.prepare(job, run.spec)
-            handle = self._launcher(run.spec.launcher).start(job)
-        except LauncherUnavailable as error:
-            log.warning("launcher_unavailable", run=run.id, detail=error.detail)
-            return
+            handle = launcher.start(job)
         except (InvalidInput, OSError) as error:
             self.store.move(run, RunState.FAILED, detail=str(error))
             return
         self.store.set_handle(run, handle)
         if not self.store.move(run, RunState.RUNNING):
-            self._launcher(run.spec.launcher).cancel(handle, job)
+            launcher.cancel(handle, job)
 
     def _refresh(self, run: Run) -> None:
-        try:
-            job = self._job(run)
-            status = self._launcher(run.spec.launcher).status(run.handle, job)
-        except LauncherUnavailable as error:
-            log.warning("launcher_unavailable", run=run.id, detail=error.detail)
-            return
-        except InvalidInput as error:
-            job, status = None, Status(RunState.FAILED, error.detail)
-        if job is not None:
-            self._tidy(run, ended=status.state.is_final)
-        if status.state.is_final:
-            lines = self._last_lines(run, job) if job and status.state is RunState.FAILED else ()
+        status = self._launcher(run.spec.launcher).status(run.handle, self.jobs.files(run.id))
+        self._tidy(run, ended=status.state.is_final)
+        # Whoever ends the run says what has become of it.
+        if status.state.is_final and run.id not in self.ending:
+            lines = self._last_lines(run) if status.state is RunState.FAILED else ()
             self.store.move(run, status.state, detail=status.detail, last_log_lines=lines)
 
     def _tidy(self, run: Run, *, ended: bool) -> None:
@@ -126,18 +153,15 @@ class TrainingRuns:
             drop_old(checkpoints, run.spec.checkpoints.keep)
             if ended:
                 drop_torn(checkpoints)
-        except OSError as error:
+        except (InvalidInput, OSError) as error:
             log.warning("checkpoints_not_tidied", run=run.id, detail=str(error))
 
-    def _last_lines(self, run: Run, job: Job) -> tuple[str, ...]:
-        launcher, tail, offset = self._launcher(run.spec.launcher), b"", 0
-        while part := launcher.logs(run.handle, job, offset):
+    def _last_lines(self, run: Run) -> tuple[str, ...]:
+        tail, offset = b"", 0
+        while part := self.read_log(run, offset):
             offset += len(part)
             tail = (tail + part)[-TAIL_BYTES:]
         return tuple(tail.decode(errors="replace").splitlines()[-LAST_LINES:])
-
-    def _job(self, run: Run) -> Job:
-        return self.jobs.build(run.id, run.spec)
 
     def _launcher(self, name: LauncherName) -> Launcher:
         launcher = self.launchers.get(name)
@@ -145,3 +169,20 @@ class TrainingRuns:
             known = ", ".join(self.launchers)
             raise LaunchRefused(f"launcher: this trainer is not set up for {name} (it has {known}).")
         return launcher
+
+
+def _same(run: Run, spec: Spec) -> Run:
+    """The run that has the key of another submission, if that was for the same specification."""
+    if run.spec != spec:
+        raise InvalidInput(f"Idempotency-Key: {run.idempotency_key} was used for another specification (run {run.id}).")
+    return run
+
+
+def _apart(step: Callable[[Run], None], run: Run) -> None:
+    """Takes the step with one run; what goes wrong with it holds up no other, and is tried again in the next round."""
+    try:
+        step(run)
+    except ParallelSearchError as error:
+        log.warning("run_not_advanced", run=run.id, detail=error.detail)
+    except Exception:
+        log.exception("run_not_advanced", run=run.id)

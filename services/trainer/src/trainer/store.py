@@ -118,14 +118,19 @@ class Store:
             with Session(self._engine) as session, session.begin():
                 session.add(row)
         except IntegrityError:
-            with Session(self._engine) as session:
-                query = select(_Row).where(_Row.idempotency_key == run.idempotency_key)
-                return _run(session.scalars(query).one())
+            if run.idempotency_key is not None and (stored := self.with_key(run.idempotency_key)):
+                return stored
+            raise
         return run
 
     def get(self, run_id: str) -> Run | None:
         with Session(self._engine) as session:
             row = session.get(_Row, run_id)
+            return _run(row) if row else None
+
+    def with_key(self, idempotency_key: str) -> Run | None:
+        with Session(self._engine) as session:
+            row = session.scalars(select(_Row).where(_Row.idempotency_key == idempotency_key)).one_or_none()
             return _run(row) if row else None
 
     def list(self, *states: RunState) -> list[Run]:

@@ -10,6 +10,8 @@ from typing import Protocol
 from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 
+LOG = "output.log"
+
 
 class LaunchRefused(InvalidInput):
     """The launcher will not take the run; the sentence says why and what to do."""
@@ -19,6 +21,27 @@ class LaunchRefused(InvalidInput):
 
 class LauncherUnavailable(UpstreamUnavailable):
     """The cluster behind a launcher cannot be reached now."""
+
+
+class RunFiles(Protocol):
+    """What is needed to ask about a run that was started: never its model or data, which may have gone since."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def log(self) -> Path: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    run_id: str
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        return self.folder / LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +56,7 @@ class Job:
 
     @property
     def log(self) -> Path:
-        return self.folder / "output.log"
+        return self.folder / LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +80,14 @@ class Launcher(Protocol):
         """
         ...
 
-    def status(self, handle: str, job: Job) -> Status:
+    def status(self, handle: str, run: RunFiles) -> Status:
         """Raises LauncherUnavailable if nothing can be said now."""
         ...
 
-    def cancel(self, handle: str, job: Job) -> None:
-        """Ends all of it; returns when it is over or the launcher has taken the order."""
+    def cancel(self, handle: str, run: RunFiles) -> None:
+        """Ends all of it; returns when it is over or the launcher has taken the order. Raises LauncherUnavailable: it has not."""
         ...
 
-    def logs(self, handle: str, job: Job, offset: int) -> bytes:
-        """What the job wrote from byte `offset` on, at most a megabyte; empty if there is nothing new."""
+    def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
+        """What the run wrote from byte `offset` on, at most a megabyte; empty if there is nothing new."""
         ...

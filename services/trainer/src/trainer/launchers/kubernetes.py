@@ -13,9 +13,9 @@ from kubernetes.client.exceptions import ApiException
 
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status
 from trainer.launchers.local import MAX_READ
-from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
+from trainer.launchers.manifests import KubernetesSettings, exit_code_file, job_manifest, ray_job_manifest
 
 TIMEOUT_S = 15
 RAY = {"group": "ray.io", "version": "v1", "plural": "rayjobs"}
@@ -51,53 +51,62 @@ class KubernetesLauncher:
                 raise LaunchRefused(f"Kubernetes refuses the run: {_message(error)}") from error
         return f"{'rayjob' if ray else 'job'}/{job.run_id}"
 
-    def status(self, handle: str, job: Job) -> Status:
+    def status(self, handle: str, run: RunFiles) -> Status:
         try:
             with _named():
-                return self._ray_status(job) if handle.startswith("rayjob/") else self._job_status(job)
+                return self._ray_status(run) if handle.startswith("rayjob/") else self._job_status(run)
         except ApiException as error:
             if error.status == 404:
-                return Status(RunState.FAILED, f"The {handle} is gone from the cluster.")
+                return _gone(handle, run)
             raise LauncherUnavailable(f"Kubernetes cannot say how {handle} is: {_message(error)}") from error
 
-    def _job_status(self, job: Job) -> Status:
-        found = self._batch.read_namespaced_job_status(job.run_id, self._settings.namespace, _request_timeout=TIMEOUT_S).status
+    def _job_status(self, run: RunFiles) -> Status:
+        found = self._batch.read_namespaced_job_status(run.run_id, self._settings.namespace, _request_timeout=TIMEOUT_S).status
         for condition in found.conditions or []:
             if condition.status == "True" and condition.type in {"Complete", "Failed"}:
                 state = RunState.SUCCEEDED if condition.type == "Complete" else RunState.FAILED
                 return Status(state, _sentence(condition.reason, condition.message) if state is RunState.FAILED else "")
         return Status(RunState.RUNNING if found.active else RunState.QUEUED)
 
-    def _ray_status(self, job: Job) -> Status:
+    def _ray_status(self, run: RunFiles) -> Status:
         found = self._custom.get_namespaced_custom_object(
-            **RAY, namespace=self._settings.namespace, name=job.run_id, _request_timeout=TIMEOUT_S
+            **RAY, namespace=self._settings.namespace, name=run.run_id, _request_timeout=TIMEOUT_S
         ).get("status", {})
         state = RAY_STATES.get(found.get("jobDeploymentStatus", ""), RunState.QUEUED)
         if state is RunState.SUCCEEDED and found.get("jobStatus") != "SUCCEEDED":
             state = RunState.FAILED
         return Status(state, _sentence(found.get("reason"), found.get("message")) if state is RunState.FAILED else "")
 
-    def cancel(self, handle: str, job: Job) -> None:
+    def cancel(self, handle: str, run: RunFiles) -> None:
         """Deletes the object and, in the background, its pods."""
         options = {"namespace": self._settings.namespace, "propagation_policy": "Background", "_request_timeout": TIMEOUT_S}
         try:
             with _named():
                 if handle.startswith("rayjob/"):
-                    self._custom.delete_namespaced_custom_object(**RAY, name=job.run_id, **options)
+                    self._custom.delete_namespaced_custom_object(**RAY, name=run.run_id, **options)
                 else:
-                    self._batch.delete_namespaced_job(job.run_id, **options)
+                    self._batch.delete_namespaced_job(run.run_id, **options)
         except ApiException as error:
             if error.status != 404:
                 raise LauncherUnavailable(f"Kubernetes did not end {handle}: {_message(error)}") from error
 
-    def logs(self, handle: str, job: Job, offset: int) -> bytes:
+    def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         """From the run's files, on the claim that the run writes to."""
         try:
-            with job.log.open("rb") as file:
+            with run.log.open("rb") as file:
                 file.seek(offset)
                 return file.read(MAX_READ)
         except FileNotFoundError:
             return b""
+
+
+def _gone(handle: str, run: RunFiles) -> Status:
+    """A job that is over is removed from the cluster after a while; its exit code still lies with its files."""
+    try:
+        code = int(exit_code_file(run).read_text())
+    except (OSError, ValueError):
+        return Status(RunState.FAILED, f"The {handle} is gone from the cluster.")
+    return Status(RunState.SUCCEEDED) if code == 0 else Status(RunState.FAILED, f"The run ended with exit code {code}.")
 
 
 def _client(settings: KubernetesSettings) -> Any:

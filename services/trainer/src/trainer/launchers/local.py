@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -98,20 +98,20 @@ class LocalLauncher:
             )
         return psutil.Process(process.pid)
 
-    def status(self, handle: str, job: Job) -> Status:
+    def status(self, handle: str, run: RunFiles) -> Status:
         if _leader(handle) is not None:
             return Status(RunState.RUNNING)
         try:
-            code = int((job.folder / EXIT_CODE).read_text())
+            code = int((run.folder / EXIT_CODE).read_text())
         except (OSError, ValueError):
-            return Status(RunState.FAILED, f"The run's processes are gone without an exit code: {_why_gone(job.folder)}.")
+            return Status(RunState.FAILED, f"The run's processes are gone without an exit code: {_why_gone(run.folder)}.")
         if code == 0:
             return Status(RunState.SUCCEEDED)
         return Status(RunState.FAILED, f"The run ended with exit code {code}.")
 
-    def cancel(self, handle: str, job: Job) -> None:
+    def cancel(self, handle: str, run: RunFiles) -> None:
         leader = _leader(handle)
-        found = {process.pid: process for process in _processes_of(job.run_id)}
+        found = {process.pid: process for process in _processes_of(run.run_id)}
         if leader is not None:
             found |= {process.pid: process for process in [leader, *leader.children(recursive=True)]}
         for signal_ in (signal.SIGTERM, signal.SIGKILL):
@@ -120,9 +120,9 @@ class LocalLauncher:
                 _send(process, signal_)
             psutil.wait_procs(alive, timeout=self._grace_s)
 
-    def logs(self, handle: str, job: Job, offset: int) -> bytes:
+    def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         try:
-            with job.log.open("rb") as file:
+            with run.log.open("rb") as file:
                 file.seek(offset)
                 return file.read(MAX_READ)
         except FileNotFoundError:

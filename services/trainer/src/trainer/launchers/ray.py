@@ -8,9 +8,10 @@ from typing import Any
 import httpx2
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status
 
 TIMEOUT_S = 15.0
+NOT_FOUND = 404
 STATES = {
     "PENDING": RunState.QUEUED,
     "RUNNING": RunState.RUNNING,
@@ -41,23 +42,31 @@ class RayLauncher:
             raise LaunchRefused(f"Ray refuses the run: {answer.text[-300:]}")
         return job.run_id
 
-    def status(self, handle: str, job: Job) -> Status:
-        found = self._find(job)
+    def status(self, handle: str, run: RunFiles) -> Status:
+        found = self._find(run)
         if found is None:
             return Status(RunState.FAILED, "The Ray cluster does not know the run any more.")
         state = STATES.get(str(found.get("status")), RunState.QUEUED)
         return Status(state, str(found.get("message") or "") if state is RunState.FAILED else "")
 
-    def cancel(self, handle: str, job: Job) -> None:
-        self._ask("POST", f"/api/jobs/{job.run_id}/stop")
+    def cancel(self, handle: str, run: RunFiles) -> None:
+        answer = self._ask("POST", f"/api/jobs/{run.run_id}/stop")
+        if answer.status_code != NOT_FOUND:
+            _succeeded(answer)
 
-    def logs(self, handle: str, job: Job, offset: int) -> bytes:
-        answer = self._ask("GET", f"/api/jobs/{job.run_id}/logs")
-        return str(answer.json().get("logs", "")).encode()[offset:] if answer.is_success else b""
+    def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
+        answer = self._ask("GET", f"/api/jobs/{run.run_id}/logs")
+        if answer.status_code == NOT_FOUND:
+            return b""
+        return str(_succeeded(answer).json().get("logs") or "").encode()[offset:]
 
-    def _find(self, job: Job) -> dict[str, Any] | None:
-        answer = self._ask("GET", f"/api/jobs/{job.run_id}")
-        return answer.json() if answer.is_success else None
+    def _find(self, run: RunFiles) -> dict[str, Any] | None:
+        """None where the cluster does not know the run; a head that cannot say is not that."""
+        answer = self._ask("GET", f"/api/jobs/{run.run_id}")
+        if answer.status_code == NOT_FOUND:
+            return None
+        found: dict[str, Any] = _succeeded(answer).json()
+        return found
 
     def _ask(self, method: str, path: str, **arguments: Any) -> httpx2.Response:
         try:
@@ -67,3 +76,9 @@ class RayLauncher:
         if answer.status_code in {502, 503, 504}:
             raise LauncherUnavailable(f"The Ray cluster is not well: {answer.status_code}.")
         return answer
+
+
+def _succeeded(answer: httpx2.Response) -> httpx2.Response:
+    if not answer.is_success:
+        raise LauncherUnavailable(f"The Ray cluster answered {answer.status_code}: {answer.text[-300:]}")
+    return answer
