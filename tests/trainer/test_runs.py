@@ -155,6 +155,21 @@ def test_a_run_whose_start_was_not_recorded_is_found_and_not_started_twice(start
     trainer.delete(f"{RUNS}/{run_id}")
 
 
+def test_a_run_of_another_version_hides_no_other(start_trainer, platform):
+    with start_trainer() as trainer:
+        old = trainer.submit(platform.spec()).json()["id"]
+        trainer.wait(old, "succeeded")
+    with sqlite3.connect(platform.folder / "runs" / "runs.sqlite") as database:
+        database.execute("UPDATE training_runs SET spec = json_set(spec, '$.steps', 0)")
+    again = start_trainer()
+    run_id = again.submit(platform.spec()).json()["id"]
+
+    assert again.wait(run_id, "succeeded")
+    assert [run["id"] for run in again.get(RUNS).json()["runs"]] == [run_id]
+    assert again.get(f"{RUNS}/{old}").status_code == 410
+    assert "steps" in again.get(f"{RUNS}/{old}").json()["detail"]
+
+
 def test_following_a_log_streams_until_the_run_ends(start_trainer, platform):
     gate = platform.folder / "gate"
     platform.does(f"echo one; while [ ! -e {gate} ]; do sleep 0.05; done; echo two")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import structlog
+from pydantic import ValidationError
 from sqlalchemy import JSON, String, create_engine, event, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+from parallelsearch.errors import Gone
 from parallelsearch.schemas.training import SPEC, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
+
+log = structlog.get_logger(__name__)
 
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.QUEUED: frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED}),
@@ -76,10 +82,16 @@ class _Row(_Base):
 
 
 def _run(row: _Row) -> Run:
+    try:
+        spec = SPEC.validate_json(row.spec)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise Gone(f"Training run {row.id} was taken by another version of the trainer: {where}: {fault['msg']}.") from None
     return Run(
         id=row.id,
         state=RunState(row.state),
-        spec=SPEC.validate_json(row.spec),
+        spec=spec,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
@@ -99,6 +111,7 @@ class Store:
         self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 10})
         event.listen(self._engine, "connect", lambda connection, _: connection.execute("PRAGMA journal_mode=WAL"))
         _Base.metadata.create_all(self._engine)
+        self._unreadable: set[str] = set()
 
     def close(self) -> None:
         self._engine.dispose()
@@ -124,6 +137,7 @@ class Store:
         return run
 
     def get(self, run_id: str) -> Run | None:
+        """Raises Gone: it is of another version, whose specifications are not read any more."""
         with Session(self._engine) as session:
             row = session.get(_Row, run_id)
             return _run(row) if row else None
@@ -134,12 +148,21 @@ class Store:
             return _run(row) if row else None
 
     def list(self, *states: RunState) -> list[Run]:
-        """Runs in the order of their submission; all, or those in `states`."""
+        """Runs in the order of their submission; all, or those in `states`. One that cannot be read is left out, and said once."""
         query = select(_Row).order_by(_Row.created_at, _Row.id)
         if states:
             query = query.where(_Row.state.in_(states))
         with Session(self._engine) as session:
-            return [_run(row) for row in session.scalars(query)]
+            return list(self._readable(session.scalars(query)))
+
+    def _readable(self, rows: Iterable[_Row]) -> Iterator[Run]:
+        for row in rows:
+            try:
+                yield _run(row)
+            except Gone as error:
+                if row.id not in self._unreadable:
+                    self._unreadable.add(row.id)
+                    log.error("run_unreadable", run=row.id, detail=error.detail)
 
     def move(self, run: Run, to: RunState, *, detail: str = "", last_log_lines: tuple[str, ...] = ()) -> bool:
         """Takes a run to another state, unless someone else moved it meanwhile (then False)."""
