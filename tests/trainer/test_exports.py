@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import numpy as np
 import pytest
+from processes import wait_for
 from safetensors.numpy import save_file
 
 from trainer.exports import drop_old, drop_torn, exports
@@ -85,3 +87,18 @@ def test_when_the_disk_fills_the_last_good_checkpoint_stays_and_the_run_says_why
 
     assert "is full" in run["detail"]
     assert [entry["step"] for entry in trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]] == [20]
+
+
+def test_a_full_disk_refuses_runs_in_a_sentence_and_states_are_right_once_there_is_room(start_trainer, platform, small_disk):
+    platform.does('cat /dev/zero > "$TRAINER_RUN_FOLDER/filler"; exit 4')
+    trainer = start_trainer(runs_dir=small_disk / "runs")
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    wait_for(lambda: shutil.disk_usage(small_disk).free == 0)
+    refused = trainer.submit(platform.spec())
+    while refused.status_code == 201:
+        refused = trainer.submit(platform.spec())
+
+    assert refused.status_code == 503
+    assert "TRAINER_RUNS_DIR" in refused.json()["detail"]
+    (small_disk / "runs" / run_id / "filler").unlink()
+    assert trainer.wait(run_id, "failed")

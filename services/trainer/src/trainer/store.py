@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 from sqlalchemy import JSON, String, create_engine, event, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from parallelsearch.errors import Gone
+from parallelsearch.errors import Gone, UpstreamUnavailable
 from parallelsearch.schemas.training import SPEC, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
 
 log = structlog.get_logger(__name__)
@@ -128,7 +129,7 @@ class Store:
             flags=[],
         )
         try:
-            with Session(self._engine) as session, session.begin():
+            with self._writing() as session:
                 session.add(row)
         except IntegrityError:
             if run.idempotency_key is not None and (stored := self.with_key(run.idempotency_key)):
@@ -179,7 +180,16 @@ class Store:
     def set_flags(self, run: Run, flags: tuple[str, ...]) -> None:
         self._changed(update(_Row).where(_Row.id == run.id).values(flags=list(flags)))
 
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        """Raises UpstreamUnavailable: a full disk, say, takes no change now."""
+        try:
+            with Session(self._engine) as session, session.begin():
+                yield session
+        except OperationalError as error:
+            raise UpstreamUnavailable(f"Training runs cannot be recorded: {error.orig}. See to TRAINER_RUNS_DIR.") from error
+
     def _changed(self, statement: object) -> bool:
-        with Session(self._engine) as session, session.begin():
+        with self._writing() as session:
             result = session.execute(statement)  # type: ignore[call-overload]
             return bool(result.rowcount)
