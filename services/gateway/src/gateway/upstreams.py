@@ -18,8 +18,8 @@ from gateway.redis_link import RedisLink
 from gateway.replicas import PolicyReplicas
 from gateway.settings import GatewaySettings
 from gateway.tracing import TracedTransport
+from parallelsearch.clients.aiohttp_transport import AiohttpTransport
 from parallelsearch.clients.http import KEEP_ALIVE_S
-from parallelsearch.clients.http1 import Http1Transport
 from parallelsearch.clients.policy import PolicyHttp
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import InvalidInput, ParallelSearchError
@@ -46,7 +46,7 @@ CONNECTIONS = 4_096
 
 def _chain(given: httpx2.AsyncBaseTransport | None, upstream: str, tracing: Tracing | None) -> httpx2.AsyncBaseTransport:
     """From the outside in: traced, broken off while the upstream fails, over a pool."""
-    transport = CircuitBreaker(given or Http1Transport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S), upstream)
+    transport = CircuitBreaker(given or AiohttpTransport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S), upstream)
     return (
         TracedTransport(transport, upstream.partition(" ")[0], tracing.tracer)
         if tracing is not None and tracing.is_on
