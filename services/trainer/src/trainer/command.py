@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,11 +42,9 @@ class RunPaths:
         return self.folder / "tensorboard"
 
 
-def openrlhf_command(
-    spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths, *, python: str, version: Version, wandb_key: str | None = None
-) -> list[str]:
+def openrlhf_command(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths, *, python: str, version: Version) -> list[str]:
     """The whole command. Flags of the two supported versions differ only where `version` is looked at."""
-    tracking = _tracking(spec, paths, wandb_key)
+    tracking = _tracking(spec, paths)
     match spec:
         case ReinforcementSpec():
             return [python, "-m", "openrlhf.cli.train_ppo_ray", *_reinforcement(spec, paths, version), *tracking]
@@ -187,12 +184,13 @@ def _supervised(spec: SupervisedSpec, paths: RunPaths) -> list[str]:
     ]
 
 
-def _tracking(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths, wandb_key: str | None) -> list[str]:
+def _tracking(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> list[str]:
+    """OpenRLHF logs to W&B if it is given a key, which it uses only where WANDB_API_KEY is not set. It is, so the flag is no secret."""
     arguments = _flags(
         ("logger.tensorboard_dir", paths.tensorboard), ("logger.wandb.run_name", spec.name), ("logger.logging_steps", 1)
     )
-    if spec.wandb_project is not None and wandb_key is not None:
-        arguments += _flags(("logger.wandb.project", spec.wandb_project), ("logger.wandb.key", wandb_key))
+    if spec.wandb_project is not None:
+        arguments += _flags(("logger.wandb.project", spec.wandb_project), ("logger.wandb.key", "from-the-environment"))
     return arguments
 
 
@@ -205,8 +203,3 @@ def _flags(*pairs: tuple[str, object]) -> list[str]:
         elif value is not False:
             arguments += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     return arguments
-
-
-def redacted(command: Sequence[str]) -> list[str]:
-    """The command without its secrets, for people and files."""
-    return ["***" if before == "--logger.wandb.key" else part for before, part in zip(["", *command], command, strict=False)]

@@ -46,15 +46,22 @@ class JobBuilder:
             InvalidInput: a path is not there or not allowed; names the field.
         """
         paths = self._paths(run_id, spec)
-        secret = self.settings.wandb_key
-        command = openrlhf_command(
-            spec,
-            paths,
-            python=self._python(spec),
-            version=self.settings.openrlhf_version,
-            wandb_key=secret.get_secret_value() if secret else None,
-        )
+        self._check_tracking(spec)
+        command = openrlhf_command(spec, paths, python=self._python(spec), version=self.settings.openrlhf_version)
         return Job(run_id, tuple(command), self._environment(spec, paths), paths.folder, spec.resources)
+
+    def _check_tracking(self, spec: ReinforcementSpec | SupervisedSpec) -> None:
+        """W&B's key stands in no command: a local run has the trainer's, pods have it from a secret, a Ray cluster has its own."""
+        if spec.wandb_project is None:
+            return
+        if spec.launcher is LauncherName.LOCAL and self.settings.wandb_key is None:
+            raise InvalidInput("wandb_project: the trainer has no key of W&B. Set WANDB_API_KEY, or leave the field out.")
+        kubernetes = self.settings.kubernetes
+        if spec.launcher is LauncherName.KUBERNETES and kubernetes is not None and not kubernetes.secrets:
+            raise InvalidInput(
+                "wandb_project: the run's pods have no key of W&B. Name a secret that holds WANDB_API_KEY in "
+                "TRAINER_KUBERNETES__SECRETS, or leave the field out."
+            )
 
     def check_data(self, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Looks into the files that the run is to learn from and be measured on; the first row speaks for all.

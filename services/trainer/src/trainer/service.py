@@ -12,7 +12,6 @@ import structlog
 
 from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
 from parallelsearch.schemas.training import DryRun, LauncherName, ReinforcementSpec, RunState, SupervisedSpec
-from trainer.command import redacted
 from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
 from trainer.launchers.interface import Launcher, LaunchRefused
@@ -40,7 +39,7 @@ class TrainingRuns:
         """What a submission would start. Paths are checked, resources are not."""
         job = self.jobs.build("dry-run", spec)
         self.jobs.check_data(spec)
-        command = redacted(job.command)
+        command = list(job.command)
         settings = [f"{name}={shlex.quote(value)}" for name, value in job.environment.items()]
         return DryRun(command=command, environment=dict(job.environment), shell=" ".join([*settings, shlex.join(command)]))
 

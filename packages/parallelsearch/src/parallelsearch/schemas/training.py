@@ -138,7 +138,7 @@ class _RunSpec(WireModel):
     launcher: LauncherName = LauncherName.LOCAL
     resources: ResourcesSpec = ResourcesSpec()
     checkpoints: CheckpointSpec = CheckpointSpec()
-    wandb_project: Name | None = Field(default=None, description="Logs to W&B too; the key is the trainer's own secret.")
+    wandb_project: Name | None = Field(default=None, description="Logs to W&B too, with the key that is where the run is.")
 
 
 class ReinforcementSpec(_RunSpec):

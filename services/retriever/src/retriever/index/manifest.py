@@ -1,7 +1,8 @@
 """What an index says about itself, and where its files lie.
 
 DIR/manifest.json     published last, by a rename: what it names is served, anything else is not
-DIR/<version>/        passages.jsonl, offsets.u64, the file of the kind, and a copy of its manifest; never changed after publication
+DIR/<version>/        passages.jsonl, offsets.u64, the file of the kind, and a copy of its manifest; never changed after
+                      publication, but for verified.json
 DIR/.building/        work in progress
 """
 

@@ -15,9 +15,10 @@ from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
 from retriever.gpu.plan import GpuPlan
 from retriever.index.lexical import LexicalSearch
-from retriever.index.manifest import VECTORS_FILE, Manifest, MilvusAddress, read_manifest, verify_files
+from retriever.index.manifest import VECTORS_FILE, Manifest, MilvusAddress, read_manifest
 from retriever.index.progress import Progress
 from retriever.index.search import EmptySearch, FilteredSearch, VectorSearch, open_search
+from retriever.index.verified import verify_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def open_index(
     manifest = read_manifest(folder)
     resolved = _matching_encoder(folder, manifest, encoder_name)
     with Progress(f"checking {folder}"):
-        verify_files(folder, manifest)
+        verify_once(folder, manifest)
     data = folder / manifest.version
     with Progress("loading vectors"):
         corpus = CorpusStore(data)
