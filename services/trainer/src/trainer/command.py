@@ -185,7 +185,7 @@ def _supervised(spec: SupervisedSpec, paths: RunPaths) -> list[str]:
 
 
 def _tracking(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> list[str]:
-    """OpenRLHF logs to W&B if it is given a key, and uses that only where WANDB_API_KEY is not set. It is: the flag is no secret."""
+    """OpenRLHF logs to W&B if it is given a key, and uses it only where WANDB_API_KEY is not set; so the flag is no secret."""
     arguments = _flags(
         ("logger.tensorboard_dir", paths.tensorboard), ("logger.wandb.run_name", spec.name), ("logger.logging_steps", 1)
     )
