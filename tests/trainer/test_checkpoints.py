@@ -44,6 +44,22 @@ def test_whole_checkpoints_are_listed_and_promoted_into_the_policy(start_trainer
     assert trainer.post(f"{RUNS}/{run_id}/checkpoints/40/promote").status_code == 404
 
 
+def test_what_a_run_ended_with_is_the_checkpoint_of_its_last_step(start_trainer, platform):
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec(steps=3)).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    write_checkpoint(platform, run_id, 2)
+    write_checkpoint(platform, run_id, 3)
+    steps = [entry["step"] for entry in trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]]
+    model = write_checkpoint(platform, run_id, 9)
+    model = model.rename(platform.folder / "runs" / run_id / "model")
+    listed = trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]
+
+    assert steps == [2, 3]
+    assert [(entry["step"], entry["path"].endswith("model")) for entry in listed] == [(2, False), (3, True)]
+    assert listed[-1]["path"] == str(model)
+
+
 def test_a_run_that_goes_on_with_another_shares_its_checkpoints(start_trainer, platform):
     trainer = start_trainer()
     first = trainer.submit(platform.spec()).json()["id"]

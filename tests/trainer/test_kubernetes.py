@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import kubernetes
@@ -12,9 +13,9 @@ import pytest
 from manifests import unrestricted
 
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, with_log
 from trainer.launchers.kubernetes import KubernetesLauncher
-from trainer.launchers.manifests import TEE, KubernetesSettings, job_manifest, ray_job_manifest
+from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
 
 RUNS = "/v1/training-runs"
 SETTINGS = {
@@ -162,9 +163,8 @@ def test_a_cancelled_job_is_gone_and_cancelling_twice_is_no_fault(launcher, tmp_
 @on_a_server
 @pytest.mark.parametrize(("code", "state"), [("0", RunState.SUCCEEDED), ("3", RunState.FAILED)])
 def test_a_job_that_the_cluster_has_cleared_away_is_known_by_its_exit_code(launcher, tmp_path, code, state):
-    job = a_job(tmp_path)
-    command = ["/bin/sh", "-c", TEE, str(job.log), "sh", "-c", f"exit {code}"]
-    assert subprocess.run(command, check=False).returncode == int(code)
+    job = replace(a_job(tmp_path), command=("sh", "-c", f"exit {code}"))
+    assert subprocess.run(with_log(job), check=False).returncode == int(code)
 
     assert launcher.status(f"job/{job.run_id}", job).state is state
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import subprocess
 import time
 import uuid
 
@@ -33,7 +35,7 @@ class Head:
             body = json.loads(request.content)
             if body["submission_id"] in self.jobs:
                 return httpx2.Response(500, text="already exists")
-            if body["entrypoint"].startswith("refuse"):
+            if " refuse" in body["entrypoint"]:
                 return httpx2.Response(400, text="no such thing")
             self.jobs[body["submission_id"]] = {"status": "PENDING", "entrypoint": body["entrypoint"], **body["runtime_env"]}
             return httpx2.Response(200, json={"submission_id": body["submission_id"]})
@@ -61,8 +63,17 @@ def test_a_job_is_submitted_once_with_its_environment(launcher, head, tmp_path):
     job = a_job(tmp_path, "python3", "-c", "a b")
 
     assert launcher.start(job) == launcher.start(job) == job.run_id
-    assert head.jobs[job.run_id]["entrypoint"] == "python3 -c 'a b'"
+    assert shlex.split(head.jobs[job.run_id]["entrypoint"])[-3:] == ["python3", "-c", "a b"]
     assert head.jobs[job.run_id]["env_vars"] == {"GREETING": "hello there"}
+
+
+def test_what_a_job_says_lies_with_its_files_where_the_trainer_reads_it(launcher, head, tmp_path):
+    job = a_job(tmp_path, "sh", "-c", "echo 'out and'; echo err >&2; exit 3")
+    launcher.start(job)
+    ended = subprocess.run(shlex.split(head.jobs[job.run_id]["entrypoint"]), capture_output=True, check=False)
+
+    assert ended.returncode == 3
+    assert ended.stdout == job.log.read_bytes() == b"out and\nerr\n"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import httpx2
 
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import ConfigurationError, NotFound, UpstreamUnavailable
-from parallelsearch.schemas.training import Checkpoint, Promotion
-from trainer.exports import exports
+from parallelsearch.schemas.training import Checkpoint, Promotion, ReinforcementSpec, RunState
+from trainer.exports import Export, exports
 from trainer.jobs import JobBuilder
 from trainer.settings import TrainerSettings
 from trainer.store import Run
@@ -24,8 +24,11 @@ class Checkpoints:
     transport: httpx2.AsyncBaseTransport | None = None
 
     def list(self, run: Run) -> list[Checkpoint]:
-        """Whole exports only, by step."""
+        """Whole exports only, by step; what a reinforcement run ended with is that of its last step."""
         found = exports(self.jobs.checkpoints(run.id, run.spec))
+        if isinstance(run.spec, ReinforcementSpec) and run.state is RunState.SUCCEEDED:
+            last = Export(run.spec.steps, self.jobs.folder(run.id) / "model")
+            found = [export for export in found if export.step != last.step or not last.is_whole] + [last]
         return [_describe(export.step, export.folder) for export in found if export.is_whole]
 
     async def promote(self, run: Run, step: int) -> Promotion:

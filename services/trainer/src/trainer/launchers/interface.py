@@ -11,6 +11,7 @@ from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 
 LOG = "output.log"
+TEE = 'mkdir -p "$(dirname "$0")"; { "$@" 2>&1; echo $? > "$0.code"; } | tee -a "$0"; exit "$(cat "$0.code")"'
 
 
 class LaunchRefused(InvalidInput):
@@ -91,3 +92,8 @@ class Launcher(Protocol):
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         """What the run wrote from byte `offset` on, at most a megabyte; empty if there is nothing new."""
         ...
+
+
+def with_log(job: Job) -> list[str]:
+    """The command for where the trainer does not see its output: what it says goes to the run's log too; the exit code stays."""
+    return ["/bin/sh", "-c", TEE, str(job.log), *job.command]

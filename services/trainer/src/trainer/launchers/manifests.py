@@ -8,12 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainer.launchers.interface import Job, RunFiles
+from trainer.launchers.interface import Job, RunFiles, with_log
 
 OWNER = {"app.kubernetes.io/name": "parallelsearch-trainer", "app.kubernetes.io/managed-by": "parallelsearch-trainer"}
 RUN_LABEL = "parallelsearch.run"
-# The log lies with the run's files, where the trainer reads it, and goes to the pod's own log too; the exit code is the command's.
-TEE = 'mkdir -p "$(dirname "$0")"; { "$@" 2>&1; echo $? > "$0.code"; } | tee -a "$0"; exit "$(cat "$0.code")"'
 
 
 class KubernetesSettings(BaseModel):
@@ -51,7 +49,7 @@ def exit_code_file(run: RunFiles) -> Path:
 
 def job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
     """One pod, never restarted by Kubernetes: a run that fails is failed, and resumed on purpose."""
-    pod = _pod(job, settings, ["/bin/sh", "-c", TEE, str(job.log), *job.command], gpus=job.resources.gpus_per_node)
+    pod = _pod(job, settings, with_log(job), gpus=job.resources.gpus_per_node)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -69,7 +67,7 @@ def ray_job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
         "kind": "RayJob",
         "metadata": {"name": job.run_id, "namespace": settings.namespace, "labels": _labels(job)},
         "spec": {
-            "entrypoint": shlex.join(["/bin/sh", "-c", TEE, str(job.log), *job.command]),
+            "entrypoint": shlex.join(with_log(job)),
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": settings.ttl_s,
             "backoffLimit": 0,

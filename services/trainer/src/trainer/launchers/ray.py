@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, with_log
 
 TIMEOUT_S = 15.0
 NOT_FOUND = 404
@@ -33,7 +33,7 @@ class RayLauncher:
     def start(self, job: Job) -> str:
         body = {
             "submission_id": job.run_id,
-            "entrypoint": shlex.join(job.command),
+            "entrypoint": shlex.join(with_log(job)),
             "runtime_env": {"env_vars": dict(job.environment)},
             "metadata": {"owner": "parallelsearch-trainer"},
         }
