@@ -1,5 +1,7 @@
 """`python -m trainer` on a machine that is said to have a GPU: `python trainer_process.py`."""
 
+import os
+
 from parallelsearch.schemas.training import LauncherName
 from servicekit.server import serve
 from servicekit.settings import load
@@ -9,4 +11,4 @@ from trainer.settings import TrainerSettings
 
 if __name__ == "__main__":
     settings = load(TrainerSettings)
-    serve(create_app(settings, {LauncherName.LOCAL: LocalLauncher(gpus=lambda: ["gpu-0"])}), settings)
+    serve(create_app(settings, {LauncherName.LOCAL: LocalLauncher(gpus=lambda: [f"gpu-of-{os.getpid()}"])}), settings)

@@ -1,6 +1,7 @@
 """A trainer over real processes: where OpenRLHF would be started, a shell script of the test stands in."""
 
 import json
+import os
 import time
 from contextlib import ExitStack
 
@@ -36,6 +37,10 @@ class Platform:
         (folder / "data" / "train.jsonl").write_text(prompt_row("train"))
         self.script = folder / "python"
         self.does("exit 0")
+
+    def gpu(self, number):
+        """Its name. Who uses a GPU is read from all processes of the machine, and tests run in several."""
+        return f"gpu-{number}-of-{os.getpid()}"
 
     def does(self, text):
         self.script.write_text(f"#!/bin/sh\n{text}\n")
@@ -85,7 +90,7 @@ def start_trainer(platform):
     with ExitStack() as stack:
 
         def start(*, gpus=1, runs_per_gpu=1, launchers=None, token=TOKEN, max_running=1, runs_dir=None, **arguments):
-            names = [f"gpu-{n}" for n in range(gpus)]
+            names = [platform.gpu(n) for n in range(gpus)]
             local = {LauncherName.LOCAL: LocalLauncher(gpus=lambda: names, grace_s=1, runs_per_gpu=runs_per_gpu)}
             changes = {"runs_dir": runs_dir} if runs_dir else {}
             app = create_app(platform.settings(max_running=max_running, **changes), launchers or local, **arguments)

@@ -91,7 +91,7 @@ def test_runs_side_by_side_get_gpus_of_their_own(start_trainer, platform):
     while "" in logs:
         logs = [next(trainer.get(f"{RUNS}/{run_id}/logs").iter_lines(), "") for run_id in (wide, narrow)]
 
-    assert logs == ["gpu-0,gpu-1", "gpu-2"]
+    assert logs == [f"{platform.gpu(0)},{platform.gpu(1)}", platform.gpu(2)]
     assert trainer.run(waiting)["state"] == "queued"
     trainer.delete(f"{RUNS}/{narrow}")
     assert trainer.wait(waiting, "running")
@@ -111,7 +111,7 @@ def test_small_runs_share_gpus_evenly_where_it_is_allowed(start_trainer, platfor
             time.sleep(0.02)
         logs += lines
 
-    assert sorted(logs) == ["gpu-0", "gpu-0", "gpu-1", "gpu-1"]
+    assert sorted(logs) == [platform.gpu(0)] * 2 + [platform.gpu(1)] * 2
     assert trainer.run(runs[4])["state"] == "queued"
     for run_id in runs:
         trainer.delete(f"{RUNS}/{run_id}")
