@@ -32,9 +32,16 @@ class Blocks:
         return [self.folder / f"block-{start // self.size:07}.npy" for start in range(0, self.rows, self.size)]
 
     def __iter__(self) -> Iterator[tuple[int, Vectors]]:
-        """Each block with the number of its first row; one is in memory at a time."""
+        """Each block with the number of its first row. All are read into one array: a block is good until the next is asked for."""
+        room: Vectors | None = None
         for number, path in enumerate(self.paths()):
-            yield number * self.size, np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+                shape, _, kind = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+                room = np.empty(shape, kind) if room is None else room
+                block = room[: shape[0]]
+                file.readinto(block.data.cast("B"))
+            yield number * self.size, block
 
 
 def encode_blocks(blocks: Blocks, corpus: CorpusStore, encoder: Encoder, known: KnownVectors | None = None) -> None:

@@ -32,6 +32,7 @@ TARGET_RECALL = 0.98
 TOP_K = 3
 
 _HNSW_LINKS = 32
+_COMPARED_AT_ONCE = 1_024
 _ROWS_PER_CELL_TO_TRAIN = 64
 _LEAST_ROWS_PER_CELL = 39
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -116,12 +117,13 @@ def _exact_top(blocks: Blocks, queries: Vectors) -> NDArray[np.int64]:
     best = np.full((len(queries), TOP_K), -1, dtype=np.int64)
     with Progress("searching exactly, to compare", blocks.rows) as progress:
         for start, block in blocks:
-            joined = np.concatenate([scores, queries @ block.T], axis=1)
-            names = np.concatenate(
-                [best, np.broadcast_to(np.arange(start, start + len(block)), (len(queries), len(block)))], axis=1
-            )
-            order = np.argsort(-joined, axis=1, kind="stable")[:, :TOP_K]
-            scores, best = np.take_along_axis(joined, order, 1), np.take_along_axis(names, order, 1)
+            for first in range(0, len(block), _COMPARED_AT_ONCE):
+                part = block[first : first + _COMPARED_AT_ONCE]
+                rows = np.arange(start + first, start + first + len(part))
+                joined = np.concatenate([scores, queries @ part.T], axis=1)
+                names = np.concatenate([best, np.broadcast_to(rows, (len(queries), len(part)))], axis=1)
+                order = np.argsort(-joined, axis=1, kind="stable")[:, :TOP_K]
+                scores, best = np.take_along_axis(joined, order, 1), np.take_along_axis(names, order, 1)
             progress.advance(len(block))
     return best
 
