@@ -11,6 +11,7 @@ import httpx2
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import ConfigurationError, NotFound, UpstreamUnavailable
 from parallelsearch.schemas.training import Checkpoint, Promotion, ReinforcementSpec, RunState
+from trainer.command import MODEL
 from trainer.exports import Export, exports
 from trainer.jobs import JobBuilder
 from trainer.settings import TrainerSettings
@@ -27,7 +28,7 @@ class Checkpoints:
         """Whole exports only, by step; what a reinforcement run ended with is that of its last step."""
         found = exports(self.jobs.checkpoints(run.id, run.spec))
         if isinstance(run.spec, ReinforcementSpec) and run.state is RunState.SUCCEEDED:
-            last = Export(run.spec.steps, self.jobs.folder(run.id) / "model")
+            last = Export(run.spec.steps, self.jobs.folder(run.id) / MODEL)
             found = [export for export in found if export.step != last.step or not last.is_whole] + [last]
         return [_describe(export.step, export.folder) for export in found if export.is_whole]
 

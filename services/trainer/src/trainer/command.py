@@ -15,6 +15,8 @@ ESTIMATORS = {
     Algorithm.REINFORCE_BASELINE: "reinforce_baseline",
 }
 WARM_UP = 0.03
+MODEL = "model"
+"""Where in its folder a run leaves what it ended with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class RunPaths:
 
     @property
     def output(self) -> Path:
-        return self.folder / "model"
+        return self.folder / MODEL
 
     @property
     def tensorboard(self) -> Path:

@@ -16,6 +16,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from trainer.adapters import merge_adapter
+from trainer.command import MODEL
 from trainer.data.cold_start import ColdStartRow
 from trainer.data.encoding import Encoded, encode
 
@@ -56,7 +57,7 @@ def main() -> None:
     openrlhf.datasets.SFTDataset = ColdStartDataset
     runpy.run_module("openrlhf.cli.train_sft", run_name="__main__", alter_sys=True)
     if os.environ.get("RANK", "0") == "0":
-        merge_adapter(Path(os.environ["TRAINER_RUN_FOLDER"]) / "model")
+        merge_adapter(Path(os.environ["TRAINER_RUN_FOLDER"]) / MODEL)
 
 
 if __name__ == "__main__":

@@ -97,3 +97,8 @@ class Launcher(Protocol):
 def with_log(job: Job) -> list[str]:
     """The command for where the trainer does not see its output: what it says goes to the run's log too; the exit code stays."""
     return ["/bin/sh", "-c", TEE, str(job.log), *job.command]
+
+
+def exit_code_file(run: RunFiles) -> Path:
+    """Where `with_log` leaves the command's exit code."""
+    return run.log.with_name(f"{run.log.name}.code")

@@ -13,9 +13,9 @@ from kubernetes.client.exceptions import ApiException
 
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, exit_code_file
 from trainer.launchers.local import MAX_READ
-from trainer.launchers.manifests import KubernetesSettings, exit_code_file, job_manifest, ray_job_manifest
+from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
 
 TIMEOUT_S = 15
 RAY = {"group": "ray.io", "version": "v1", "plural": "rayjobs"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainer.launchers.interface import Job, RunFiles, with_log
+from trainer.launchers.interface import Job, with_log
 
 OWNER = {"app.kubernetes.io/name": "parallelsearch-trainer", "app.kubernetes.io/managed-by": "parallelsearch-trainer"}
 RUN_LABEL = "parallelsearch.run"
@@ -41,10 +41,6 @@ class KubernetesSettings(BaseModel):
     ttl_s: int = Field(default=86_400, ge=0)
     ray_version: str = "2.55.0"
     kubeconfig: Path | None = None
-
-
-def exit_code_file(run: RunFiles) -> Path:
-    return run.log.with_name(f"{run.log.name}.code")
 
 
 def job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
