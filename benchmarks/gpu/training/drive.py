@@ -1,6 +1,7 @@
 """Runs a plan of training runs through the trainer's own API, on a host that install.sh has prepared (source env.sh first).
 
 usage: drive.py PLAN[,PLAN…] --minutes M --out FOLDER      ends in time; called again, it finds its runs and goes on
+       a plan is one of plans.py, or the name of a single run
 
 Starts retriever and trainer if they do not answer, submits each run once (its name is the idempotency key), waits, and writes
 FOLDER/PLAN.tar.gz with every run's specification, state, metrics, records and the end of its log. Runs whose model another run
@@ -19,7 +20,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from plans import PLANS
+from plans import specs_of
 
 from trainer.launchers.local import visible_gpus
 
@@ -184,7 +185,7 @@ def main():
     given = parser.parse_args()
     until = time.monotonic() + given.minutes * 60
     plans = given.plans.split(",")
-    specs = [spec for plan in plans for spec in PLANS[plan]]
+    specs = [spec for plan in plans for spec in specs_of(plan)]
     if any(spec["kind"] == "reinforcement" for spec in specs):
         serve_both()
     else:
@@ -193,7 +194,7 @@ def main():
         wait(Plan(specs, given.starting), until)
     finally:
         for plan in plans:
-            collect(plan, PLANS[plan], given.out)
+            collect(plan, specs_of(plan), given.out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # After the runs: keeps what each policy learnt as an adapter of the base, and measures the policies, greedily, on held-out questions.
 # usage: finish.sh OUT [RUN …]     source env.sh first. OUT gets RUN.tar (an adapter), kept.jsonl and evaluation-N.jsonl.gz
+# LIMIT: questions of each set and type (100); 0 measures nothing.
 # A run that learnt an adapter is kept as it is; of another the low-rank difference is, and what is served of it is measured beside it.
 set -euo pipefail
 out=$1; shift; here=$(cd "$(dirname "$0")" && pwd); cd "$here"
@@ -18,6 +19,7 @@ for run in "$@"; do
   fi
   tar cf "$out/$run.tar" -C /tmp/kept "$run"
 done
+[ "${LIMIT:-100}" != 0 ] || exit 0
 # Two at a time: engines that start side by side on one card measure each other's memory.
 for ((at = 0; at < ${#policies[@]}; at += 2)); do
   python3 evaluate.py "${policies[@]:at:2}" --limit "${LIMIT:-100}" --out "$out/evaluation-$at.jsonl.gz" 2>> "$TRAIN/evaluate.log"

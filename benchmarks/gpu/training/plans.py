@@ -6,7 +6,7 @@ which is how answers are served.
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
-STEPS, PROMPTS, SAMPLES, RATE = 80, 8, 8, 5e-5
+STEPS, PROMPTS, SAMPLES, RATE = 70, 8, 8, 5e-5
 
 
 def cold_start(name, data, **lora):
@@ -102,3 +102,8 @@ PLANS = {
         reinforce("smoke-ppo", "bundled", BOUNDARY, algorithm="ppo", steps=2),
     ],
 }
+
+
+def specs_of(plan):
+    """The runs of a plan, or the one run of that name."""
+    return PLANS.get(plan) or [spec for specs in PLANS.values() for spec in specs if spec["name"] == plan]
