@@ -2,10 +2,12 @@
 
 usage: environment_steps.py [MODEL_FOLDER]     tokens are counted by the tokenizer in this folder, or by SmolLM2's
 
-The baseline counts them with the tokenizer's own `encode`, as OpenRLHF does; a third row counts words, so that it shows the rest.
+Each group of eight rollouts is handed a copy of the tokenizer, as OpenRLHF's calls to a rollout process are. The baseline counts
+with the tokenizer's own `encode`, as OpenRLHF does; a third row counts words, so that it shows the rest.
 """
 
 import asyncio
+import pickle
 import sys
 import tempfile
 import time
@@ -15,12 +17,11 @@ from pathlib import Path
 from serving import write_report
 from transformers import AutoTokenizer
 
-from parallelsearch.reward.scoring import score
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import Kind, Passage, SubQueryResult
-from parallelsearch.schemas.training import RolloutSpec
-from trainer.episode import Episode, TokenizerCounter, training_settings
+from parallelsearch.schemas.training import ReinforcementSpec
 from trainer.labels import Label
+from trainer.worker import Worker
 
 PASSAGES = tuple(
     Passage(str(n), f"Title {n}", "some words of a passage as long as they are in the wiki corpus " * 9) for n in range(3)
@@ -31,7 +32,8 @@ TURNS = (
     "<think> done </think>\n\n<answer> A </answer>",
 )
 LABEL = Label(id="q", question="Who is older, A or B?", kind=Kind.PARALLEL, golden_answers=["A"])
-ROLLOUTS = 2_000
+GROUPS, SAMPLES = 250, 8
+SPEC = ReinforcementSpec(name="steps", model="m", data="d", rollout={"context_tokens": 4096})
 
 
 class Instant:
@@ -61,21 +63,25 @@ def smollm2(folder):
     return folder
 
 
-async def rollout(counter, settings, search):
-    episode = Episode(LABEL, settings, search, counter, score, prompt_tokens=200)
+async def rollout(worker, tokenizer):
+    episode = worker.episode(LABEL, tokenizer, (), prompt_tokens=200)
     for text in TURNS:
         await episode.step(text, tuple(range(40)))
     return episode.outcome
 
 
 async def steps_per_s(tokenizer):
-    counter, settings, search = TokenizerCounter(tokenizer), training_settings(RolloutSpec(context_tokens=4096)), Instant()
-    await rollout(counter, settings, search)
+    copies = [pickle.loads(pickle.dumps(tokenizer)) for _ in range(GROUPS)]
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(SPEC, Path(folder), Instant())
+    await rollout(worker, tokenizer)
     started = time.perf_counter()
-    for _ in range(ROLLOUTS):
-        outcome = await rollout(counter, settings, search)
+    for copy in copies:
+        for _ in range(SAMPLES):
+            outcome = await rollout(worker, copy)
+    took = time.perf_counter() - started
     assert outcome.reward.matched
-    return round(ROLLOUTS * len(TURNS) / (time.perf_counter() - started))
+    return round(GROUPS * SAMPLES * len(TURNS) / took)
 
 
 async def main():

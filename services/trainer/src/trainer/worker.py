@@ -81,7 +81,7 @@ class Worker:
         self._reward = reward_function(spec.reward)
         self._recorder = Recorder(run_folder)
         self._groups = Groups()
-        self._counters: dict[int, TokenizerCounter] = {}
+        self._counter: TokenizerCounter | None = None
 
     @asynccontextmanager
     async def rollout(self, label: Label) -> AsyncIterator[Place]:
@@ -91,10 +91,10 @@ class Worker:
             yield Place(self, member)
 
     def episode(self, label: Label, tokenizer: Tokenizer, special_tokens: Sequence[str], *, prompt_tokens: int) -> Episode:
+        """`tokenizer` is the run's, of which OpenRLHF hands each rollout a copy: the first one counts for all of them."""
         settings = training_settings(self.spec.rollout, special_tokens)
-        if id(tokenizer) not in self._counters:
-            self._counters[id(tokenizer)] = TokenizerCounter(tokenizer)
-        return Episode(label, settings, self._search, self._counters[id(tokenizer)], self._reward, prompt_tokens=prompt_tokens)
+        self._counter = self._counter or TokenizerCounter(tokenizer)
+        return Episode(label, settings, self._search, self._counter, self._reward, prompt_tokens=prompt_tokens)
 
     async def settle(self, outcome: Outcome, member: Member) -> float:
         if outcome.failed_sub_queries:
