@@ -1,12 +1,15 @@
 """The runs of the training benchmarks, by plan. A model is a folder below the roots, or `run:NAME` for what another run learnt.
 
 Evaluation samples at temperature 1, which is the policy that is trained and shows a boundary half learnt; `improve` is greedy,
-which is how answers are served.
+which is how answers are served. A model that was brought along (install.sh) stands for the run that learnt it.
 """
+
+import os
+from pathlib import Path
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
-STEPS, PROMPTS, SAMPLES, RATE = 70, 8, 8, 5e-5
+STEPS, PROMPTS, SAMPLES, RATE = 80, 8, 8, 5e-5
 
 
 def cold_start(name, data, **lora):
@@ -17,7 +20,7 @@ def cold_start(name, data, **lora):
         "data": data,
         "epochs": 2,
         "batch": 64,
-        "micro_batch": 16,
+        "micro_batch": 8,
         "learning_rate": 2e-4,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
@@ -47,7 +50,7 @@ def reinforce(
         "steps": steps,
         "prompts_per_step": PROMPTS,
         "samples_per_prompt": SAMPLES,
-        "micro_batch": 16,
+        "micro_batch": 8,
         "learning_rate": rate,
         "kl_coefficient": 0.001,
         "seed": seed,
@@ -62,12 +65,14 @@ def reinforce(
 
 EVALUATED = {1.0: {"temperature": 1.0, "samples": 4}, 0.0: {"temperature": 0.0, "samples": 1}}
 LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "learning_rate": 1e-3}
-MIXED, BOUNDARY = "run:cold-mixed", "boundary.jsonl"
+START = "cold-mixed"
+MIXED = START if (Path(os.environ.get("TRAIN", "/nowhere")) / "models" / START).is_dir() else f"run:{START}"
+BOUNDARY = "boundary.jsonl"
 GRID = [(d, s) for d in (0.0, 0.15, 0.35, 0.5) for s in (0.0, 0.35, 0.7)]
 
 PLANS = {
     # The start that has not learnt the boundary; then the twins, whose adapters are kept.
-    "start": [cold_start("cold-mixed", "cold_mixed.jsonl")],
+    "start": [cold_start(START, "cold_mixed.jsonl")],
     "twins": [
         cold_start("cold-sequential", "cold_sequential.jsonl", **LORA),
         cold_start("cold-parallel", "cold_parallel.jsonl", **LORA),
