@@ -5,6 +5,7 @@ import httpx2
 import pytest
 
 from gateway.breaker import FAILURES_IN_A_ROW, CircuitBreaker
+from parallelsearch.clients.pools import Call, HttpxPool
 
 
 class Upstream(httpx2.AsyncBaseTransport):
@@ -26,18 +27,17 @@ def upstream():
 @pytest.fixture
 def ask(upstream):
     """Statuses of so many requests one after the other; 0 where nobody answered."""
-    breaker = CircuitBreaker(upstream, "test")
+    breaker = CircuitBreaker(HttpxPool(upstream), "test")
+
+    async def status():
+        try:
+            return (await breaker.open(Call("GET", "http://x/", {}, b"", timeout_s=1))).status
+        except httpx2.TransportError:
+            return 0
 
     def asked(times):
         async def main():
-            async with httpx2.AsyncClient(transport=breaker, base_url="http://x") as client:
-                found = []
-                for _ in range(times):
-                    try:
-                        found.append((await client.get("/")).status_code)
-                    except httpx2.TransportError:
-                        found.append(0)
-                return found
+            return [await status() for _ in range(times)]
 
         return asyncio.run(main())
 

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from openrlhf_agent import SamplingParams, ScriptedEngine
 
 from parallelsearch.clients.policy import PolicyHttp, TokenPolicyClient
+from parallelsearch.clients.pools import HttpxPool
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
@@ -63,7 +64,7 @@ class Retriever:
 
     @property
     def client(self):
-        return RetrieverClient("http://retriever", transport=httpx2.ASGITransport(app=self.app))
+        return RetrieverClient("http://retriever", pool=HttpxPool(httpx2.ASGITransport(app=self.app)))
 
 
 @pytest.fixture(params=["0.11.2", "0.10.4"])
@@ -174,7 +175,7 @@ async def test_the_gateways_loop_and_openrlhfs_give_the_same_bytes(agent, tmp_pa
     response, engine = await execute(agent, worker, *script)
 
     served = []
-    policy = TokenPolicyClient(PolicyHttp("http://policy/v1", transport=httpx2.ASGITransport(app=vllm(script, served))), "m")
+    policy = TokenPolicyClient(PolicyHttp("http://policy/v1", pool=HttpxPool(httpx2.ASGITransport(app=vllm(script, served)))), "m")
     settings = training_settings(worker.spec.rollout, TOKENIZER.all_special_tokens)
     request = RolloutRequest("q1", QUESTION, settings)
     trajectory = await run_rollout(request, policy, Retriever().client, identity=PolicyIdentity("m"))

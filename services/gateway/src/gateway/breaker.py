@@ -8,6 +8,7 @@ import httpx2
 import structlog
 
 from gateway import metrics
+from parallelsearch.clients.pools import Answer, Call, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -17,13 +18,13 @@ LONGEST_REST_S = 15.0
 FAILED_STATUS = frozenset({502, 503, 504})
 
 
-class CircuitBreaker(httpx2.AsyncBaseTransport):
-    """Wraps a transport. A request that cannot connect, is not answered in time, or gets 502, 503 or 504 is a failure.
+class CircuitBreaker:
+    """Wraps a pool. A call that cannot connect, is not answered in time, or gets 502, 503 or 504 is a failure.
 
-    After the rest a single request is let through: if it fails the rest doubles, if it succeeds all are let through again.
+    After the rest a single call is let through: if it fails the rest doubles, if it succeeds all are let through again.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, upstream: str) -> None:
+    def __init__(self, inner: Pool, upstream: str) -> None:
         self._inner = inner
         self._upstream = upstream
         self._failures = 0
@@ -31,30 +32,30 @@ class CircuitBreaker(httpx2.AsyncBaseTransport):
         self._open_until = 0.0
         metrics.CIRCUIT_OPEN.labels(upstream).set(0)
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def open(self, call: Call) -> Answer:
         trial = self._is_open
         if trial and not self._may_try():
-            raise httpx2.ConnectError(f"it failed {self._failures} times in a row and is left alone for a moment", request=request)
+            raise httpx2.ConnectError(f"it failed {self._failures} times in a row and is left alone for a moment")
         try:
-            response = await self._inner.handle_async_request(request)
+            answer = await self._inner.open(call)
         except httpx2.TransportError:
             self._failed(trial)
             raise
-        if response.status_code in FAILED_STATUS:
+        if answer.status in FAILED_STATUS:
             self._failed(trial)
         else:
             self._worked()
-        return response
+        return answer
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    async def close(self) -> None:
+        await self._inner.close()
 
     @property
     def _is_open(self) -> bool:
         return self._failures >= FAILURES_IN_A_ROW
 
     def _may_try(self) -> bool:
-        """True for the one request that finds out whether the upstream is back; a further one may after another rest."""
+        """True for the one call that finds out whether the upstream is back; a further one may after another rest."""
         now = time.monotonic()
         if now < self._open_until:
             return False

@@ -6,11 +6,13 @@ Texts stay out of spans unless asked for.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from urllib.parse import urlsplit
 
-import httpx2
 from opentelemetry import context as otel
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
+from parallelsearch.clients.pools import Answer, Call, Pool
 from parallelsearch.rollout.observer import RolloutObserver
 from parallelsearch.rollout.types import Search, SubQueryResult, Trajectory, Turn
 from servicekit.tracing import PROPAGATOR
@@ -83,21 +85,22 @@ class TracingObserver(RolloutObserver):
             self._turn = None
 
 
-class TracedTransport(httpx2.AsyncBaseTransport):
+class TracedPool:
     """A span for each call to an upstream, until its answer begins; the upstream is told which trace it belongs to."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, upstream: str, tracer: Tracer) -> None:
+    def __init__(self, inner: Pool, upstream: str, tracer: Tracer) -> None:
         self._inner = inner
         self._upstream = upstream
         self._tracer = tracer
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        name = f"{self._upstream} {request.method} {request.url.path}"
+    async def open(self, call: Call) -> Answer:
+        name = f"{self._upstream} {call.method} {urlsplit(call.url).path}"
         with self._tracer.start_as_current_span(name, kind=SpanKind.CLIENT) as span:
-            PROPAGATOR.inject(request.headers)
-            response = await self._inner.handle_async_request(request)
-            span.set_attribute("http.response.status_code", response.status_code)
-        return response
+            headers = dict(call.headers)
+            PROPAGATOR.inject(headers)
+            answer = await self._inner.open(replace(call, headers=headers))
+            span.set_attribute("http.response.status_code", answer.status)
+        return answer
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    async def close(self) -> None:
+        await self._inner.close()

@@ -17,10 +17,11 @@ from gateway.flights import Flights, IndexVersions
 from gateway.redis_link import RedisLink
 from gateway.replicas import PolicyReplicas
 from gateway.settings import GatewaySettings
-from gateway.tracing import TracedTransport
-from parallelsearch.clients.aiohttp_transport import AiohttpTransport
+from gateway.tracing import TracedPool
+from parallelsearch.clients.aiohttp_pool import AiohttpPool
 from parallelsearch.clients.http import KEEP_ALIVE_S
 from parallelsearch.clients.policy import PolicyHttp
+from parallelsearch.clients.pools import HttpxPool, Pool
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import InvalidInput, ParallelSearchError
 from parallelsearch.schemas.retrieval import Method
@@ -44,14 +45,11 @@ CONNECTIONS = 4_096
 """Per upstream: more than answers are let in, since each has at most one request to an upstream at a time."""
 
 
-def _chain(given: httpx2.AsyncBaseTransport | None, upstream: str, tracing: Tracing | None) -> httpx2.AsyncBaseTransport:
-    """From the outside in: traced, broken off while the upstream fails, over a pool."""
-    transport = CircuitBreaker(given or AiohttpTransport(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S), upstream)
-    return (
-        TracedTransport(transport, upstream.partition(" ")[0], tracing.tracer)
-        if tracing is not None and tracing.is_on
-        else transport
-    )
+def _pool(given: httpx2.AsyncBaseTransport | None, upstream: str, tracing: Tracing | None) -> Pool:
+    """From the outside in: traced, broken off while the upstream fails, over connections."""
+    connections = HttpxPool(given) if given else AiohttpPool(connections=CONNECTIONS, keep_alive_s=KEEP_ALIVE_S)
+    pool = CircuitBreaker(connections, upstream)
+    return TracedPool(pool, upstream.partition(" ")[0], tracing.tracer) if tracing is not None and tracing.is_on else pool
 
 
 class Upstreams:
@@ -63,8 +61,8 @@ class Upstreams:
 
         def connect(url: str) -> PolicyHttp:
             name = "policy" if url == settings.policy_base_url else f"policy {httpx2.URL(url).netloc.decode()}"
-            transport = _chain(transports.policy, name, tracing)
-            return PolicyHttp(url, timeout_s=settings.policy_timeout_s, api_key=api_key, transport=transport)
+            pool = _pool(transports.policy, name, tracing)
+            return PolicyHttp(url, timeout_s=settings.policy_timeout_s, api_key=api_key, pool=pool)
 
         addresses = (resolved if settings.policy_discovery == "dns" else listed)(settings.policy_base_url)
         self.policies = PolicyReplicas(
@@ -73,7 +71,7 @@ class Upstreams:
         self.retriever = RetrieverClient(
             settings.retriever_url,
             timeout_s=settings.retriever_timeout_s,
-            transport=_chain(transports.retriever, "retriever", tracing),
+            pool=_pool(transports.retriever, "retriever", tracing),
         )
         self.redis = RedisLink(settings.redis_url, timeout_s=settings.cache_timeout_s)
         self.cache = SearchCache(self.redis, ttl_s=settings.cache_ttl_s)

@@ -38,11 +38,14 @@ async def named(upstream: str) -> AsyncIterator[None]:
     """Turns what httpx raises into `UpstreamUnavailable`, which says which upstream and what happened."""
     try:
         yield
-    except httpx2.TimeoutException as error:
-        raise UpstreamUnavailable(f"The {upstream} did not answer in time.", retry_after_s=2) from error
     except httpx2.HTTPError as error:
-        reason = str(error) or type(error).__name__
-        raise UpstreamUnavailable(f"The {upstream} cannot be reached: {reason}.", retry_after_s=2) from error
+        raise unreachable(upstream, error) from error
+
+
+def unreachable(upstream: str, error: httpx2.HTTPError) -> UpstreamUnavailable:
+    if isinstance(error, httpx2.TimeoutException):
+        return UpstreamUnavailable(f"The {upstream} did not answer in time.", retry_after_s=2)
+    return UpstreamUnavailable(f"The {upstream} cannot be reached: {str(error) or type(error).__name__}.", retry_after_s=2)
 
 
 def check(response: httpx2.Response, upstream: str) -> httpx2.Response:

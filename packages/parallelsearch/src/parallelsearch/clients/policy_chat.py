@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import httpx2
+from collections.abc import Mapping, Sequence
 
 from parallelsearch.clients.policy_http import Json, PolicyHttp, count, first_choice, identity
 from parallelsearch.protocol.tags import CLOSING_TAGS
@@ -71,7 +69,7 @@ class ChatPolicyClient:
                     on_text(text)
         return self._generation("".join(pieces), finish_reason, usage, answer.headers)
 
-    def _generation(self, text: str, finish_reason: object, usage: object, headers: httpx2.Headers) -> Generation:
+    def _generation(self, text: str, finish_reason: object, usage: object, headers: Mapping[str, str]) -> Generation:
         return Generation(
             text=close_block(text) if finish_reason == "stop" else text,
             prompt_tokens=count(usage, "prompt_tokens"),

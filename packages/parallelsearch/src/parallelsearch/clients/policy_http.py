@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import orjson
 
+from parallelsearch.clients.pools import Pool
 from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.rollout.types import PolicyIdentity
@@ -19,6 +20,7 @@ VERSION_HEADER = "x-policy-version"
 EVENT_STREAM = "text/event-stream"
 END_OF_STREAM = "[DONE]"
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +28,16 @@ class Chunks:
     """What a completion is answered with, as it comes: one chunk from a server that does not stream."""
 
     chunks: AsyncIterator[Json]
-    headers: httpx2.Headers
+    headers: Mapping[str, str]
 
 
 class PolicyHttp:
     """One pool to a policy server; `base_url` ends in `/v1` as for every OpenAI client, vLLM's own routes lie beside it."""
 
-    def __init__(
-        self, base_url: str, *, timeout_s: float = 120.0, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None
-    ) -> None:
+    def __init__(self, base_url: str, *, timeout_s: float = 120.0, api_key: str = "", pool: Pool | None = None) -> None:
         root = base_url.rstrip("/").removesuffix("/v1")
         headers = JSON_HEADERS | ({"authorization": f"Bearer {api_key}"} if api_key else {})
-        self._wire = Wire(NAME, root, timeout_s=timeout_s, headers=headers, transport=transport)
+        self._wire = Wire(NAME, root, timeout_s=timeout_s, headers=headers, pool=pool)
 
     async def close(self) -> None:
         await self._wire.close()
@@ -48,7 +48,7 @@ class PolicyHttp:
     async def get_bytes(self, path: str) -> bytes:
         return (await self._tried(lambda: self._wire.send("GET", path))).content
 
-    async def post(self, path: str, body: Json) -> tuple[Json, httpx2.Headers]:
+    async def post(self, path: str, body: Json) -> tuple[Json, Mapping[str, str]]:
         content = orjson.dumps(body)
         response = await self._tried(lambda: self._wire.send("POST", path, content))
         return _json(response.content), response.headers
@@ -62,7 +62,7 @@ class PolicyHttp:
             yield Chunks(_chunks(response), response.headers)
 
     @staticmethod
-    async def _tried(work: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
+    async def _tried(work: Callable[[], Awaitable[T]]) -> T:
         """Tried again only where the server never began to answer."""
         return await with_retries(work, on=_never_answered, attempts=2, wait_max_s=0.2)
 
@@ -117,6 +117,6 @@ def first_choice(answer: Json) -> Json:
     return choices[0]
 
 
-def identity(model: str, headers: httpx2.Headers) -> PolicyIdentity | None:
+def identity(model: str, headers: Mapping[str, str]) -> PolicyIdentity | None:
     version = headers.get(VERSION_HEADER)
     return PolicyIdentity(model, version) if version else None

@@ -11,6 +11,7 @@ import httpx2
 import orjson
 from pydantic import ValidationError
 
+from parallelsearch.clients.pools import Pool
 from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import NotFound, ParallelSearchError, RetrievalFailed, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import SearchBatch
@@ -25,10 +26,10 @@ ATTEMPTS, LONGEST_WAIT_S = 3, 0.5
 class RetrieverClient:
     """Implements `SearchBackend` over HTTP. Searching changes nothing, so failures are tried again (with jitter)."""
 
-    def __init__(self, base_url: str, *, timeout_s: float = 10.0, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, base_url: str, *, timeout_s: float = 10.0, pool: Pool | None = None) -> None:
         # The retriever drops what nobody waits for any more.
         headers = JSON_HEADERS | {"x-deadline-ms": str(max(1, int(timeout_s * 1000)))}
-        self._wire = Wire(NAME, base_url, timeout_s=timeout_s, headers=headers, transport=transport)
+        self._wire = Wire(NAME, base_url, timeout_s=timeout_s, headers=headers, pool=pool)
 
     async def close(self) -> None:
         await self._wire.close()

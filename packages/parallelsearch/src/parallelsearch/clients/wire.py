@@ -1,4 +1,4 @@
-"""Requests to one upstream straight over a transport, for clients that send thousands of small ones.
+"""Requests to one upstream straight over a pool, for clients that send thousands of small ones.
 
 What an httpx client does besides (cookies, redirects, authentication, merging of addresses) costs more than the request.
 """
@@ -7,17 +7,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx2
 import stamina
 
-from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check, named, pool_limits
+from parallelsearch.clients.http import check, named, pool_limits, unreachable
+from parallelsearch.clients.pools import Answer, Call, HttpxPool, Pool
 from parallelsearch.errors import UpstreamUnavailable
 
 T = TypeVar("T")
 JSON_HEADERS = {"content-type": "application/json"}
 FIRST_WAIT_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The whole of a successful answer."""
+
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class Wire:
@@ -30,35 +40,38 @@ class Wire:
         *,
         timeout_s: float,
         headers: Mapping[str, str] = JSON_HEADERS,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self._name = name
-        self._base = httpx2.URL(base_url.rstrip("/") + "/")
-        self._urls: dict[str, httpx2.URL] = {}
-        self._headers = httpx2.Headers(headers)
-        self._timeouts = {"timeout": httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S).as_dict()}
-        self._transport = transport or httpx2.AsyncHTTPTransport(limits=pool_limits(), trust_env=False)
+        self._base = base_url.rstrip("/") + "/"
+        self._headers = headers
+        self._timeout_s = timeout_s
+        self._pool = pool or HttpxPool(httpx2.AsyncHTTPTransport(limits=pool_limits(), trust_env=False))
 
     async def close(self) -> None:
-        await self._transport.aclose()
+        await self._pool.close()
 
-    async def send(self, method: str, path: str, content: bytes = b"") -> httpx2.Response:
+    async def send(self, method: str, path: str, content: bytes = b"") -> Reply:
         """The whole answer, if it is a success.
 
         Raises:
-            InvalidInput, NotFound, Overloaded, UpstreamUnavailable: as `clients.http.check` and `named` say.
+            InvalidInput, NotFound, Overloaded, UpstreamUnavailable: as `clients.http.check` and `unreachable` say.
         """
-        request = self._request(method, path, content)
-        async with named(self._name):
-            response = await self._answer(request)
-            await response.aread()
-        return check(response, self._name)
+        try:
+            answer = await self._pool.open(self._call(method, path, content))
+            body = await answer.read()
+        except httpx2.HTTPError as error:
+            raise unreachable(self._name, error) from error
+        if not _is_success(answer):
+            check(httpx2.Response(answer.status, headers=_headers(answer), content=body), self._name)
+        return Reply(answer.headers, body)
 
     async def open(self, method: str, path: str, content: bytes = b"") -> httpx2.Response:
         """The beginning of an answer, if it is a success, to be read by `reading`; raises as `send` does."""
-        request = self._request(method, path, content)
         async with named(self._name):
-            response = await self._answer(request)
+            answer = await self._pool.open(self._call(method, path, content))
+            request = httpx2.Request(method, self._base + path)
+            response = httpx2.Response(answer.status, headers=_headers(answer), stream=_Pieces(answer), request=request)
             if not response.is_success:
                 await response.aread()
         return check(response, self._name)
@@ -69,17 +82,30 @@ class Wire:
         async with named(self._name), aclosing(response):
             yield
 
-    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._transport.handle_async_request(request)
-        response.request = request
-        return response
+    def _call(self, method: str, path: str, content: bytes) -> Call:
+        return Call(method, self._base + path, self._headers, content, self._timeout_s)
 
-    def _request(self, method: str, path: str, content: bytes) -> httpx2.Request:
-        url = self._urls.get(path)
-        if url is None:
-            # Paths are the few that clients name, so this stays small.
-            url = self._urls[path] = self._base.join(path)
-        return httpx2.Request(method, url, headers=self._headers, content=content or None, extensions=self._timeouts)
+
+class _Pieces(httpx2.AsyncByteStream):
+    """An answer as httpx reads one, which knows how to split it into events."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._answer.pieces()
+
+    async def aclose(self) -> None:
+        await self._answer.close()
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    """Without the encoding of a body, which the pool has undone."""
+    return {name: value for name, value in answer.headers.items() if name.lower() != "content-encoding"}
+
+
+def _is_success(answer: Answer) -> bool:
+    return 200 <= answer.status < 300
 
 
 async def with_retries(work: Callable[[], Awaitable[T]], *, on: Callable[[Exception], bool], attempts: int, wait_max_s: float) -> T:
