@@ -5,8 +5,8 @@
 
 Vectors are made on the card. Times are wall clock through the retriever's search interface: float32 queries on the host in,
 scores and rows on the host out. The reading time and all ratios are of the same run. `eight_bit` loads from a .npy file, as
-the retriever does, and keeps the rows for re-scoring in it; --scratch says where that file may lie. `faiss` is FAISS through
-cuVS, `faiss_plain` its own kernels; each can be run alone, in about a minute.
+the retriever does, and keeps the rows for re-scoring in it, then in pinned memory; --scratch says where that file may lie.
+`faiss` is FAISS through cuVS, `faiss_plain` its own kernels; each can be run alone, in about a minute.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,14 +85,16 @@ def plain_torch(vectors: torch.Tensor, report: Report) -> None:
 
 
 def eight_bit(file: Path, report: Report, truth: tuple[torch.Tensor, torch.Tensor]) -> None:
-    started = time.perf_counter()
-    search = open_search(file, GpuPlan("eight_bit"))
-    report.note("eight_bit_load_s", round(time.perf_counter() - started, 1))
-    report.note("eight_bit_gpu_gb", round(torch.cuda.memory_allocated() / 1e9, 2))
-    time_all("eight_bit", search.search, report, runs=9)
-    report.note("eight_bit_against_float32_on_random_vectors", agreement(search.search, report.dimension, truth))
-    del search
-    gc.collect(), torch.cuda.empty_cache()
+    variants = {"eight_bit": GpuPlan("eight_bit"), "eight_bit pinned": GpuPlan("eight_bit", host_rows="pinned")}
+    for name, plan in (variants | {"eight_bit pinned 16": replace(variants["eight_bit pinned"], candidates=16)}).items():
+        started = time.perf_counter()
+        search = open_search(file, plan)
+        report.note(f"{name}_load_s", round(time.perf_counter() - started, 1))
+        report.note(f"{name}_gpu_gb", round(torch.cuda.memory_allocated() / 1e9, 2))
+        time_all(name, search.search, report, runs=15)
+        report.note(f"{name}_against_float32_on_random_vectors", agreement(search.search, report.dimension, truth))
+        del search
+        gc.collect(), torch.cuda.empty_cache()
     started = time.perf_counter()
     chosen = fastest(describe(file), torch.device("cuda", 0), GpuPlan())
     report.note("engine_measured_at_start", [chosen, f"{time.perf_counter() - started:.1f} s"])

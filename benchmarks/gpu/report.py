@@ -66,7 +66,7 @@ def to_markdown(report: Report) -> str:
 
 
 def _target(engine: str, batch: int, top_k: int) -> float | None:
-    if engine == "eight_bit":
+    if engine.startswith("eight_bit"):
         return EIGHT_BIT_TARGET if batch <= 64 and top_k == 3 else None
     if engine != "fused":
         return None

@@ -66,13 +66,16 @@ def test_several_shards_find_what_one_finds(shards):
     assert np.array_equal(together[0], alone[0]) and np.array_equal(together[1], alone[1])
 
 
-@pytest.mark.parametrize("engine", ["auto", "fused", "torch", "eight_bit"])
-def test_an_index_opens_from_its_file(engine, tmp_path):
+@pytest.mark.parametrize(
+    ("engine", "host_rows"),
+    [("auto", "mapped"), ("fused", "mapped"), ("torch", "mapped"), ("eight_bit", "mapped"), ("eight_bit", "pinned")],
+)
+def test_an_index_opens_from_its_file(engine, host_rows, tmp_path):
     from retriever.gpu.opening import GpuPlan, open_search
 
     vectors = units(70_001, 384, 9).cpu().numpy()
     np.save(tmp_path / "vectors.npy", vectors)
-    search = open_search(tmp_path / "vectors.npy", GpuPlan(engine))
+    search = open_search(tmp_path / "vectors.npy", GpuPlan(engine, host_rows=host_rows))
     assert search.search(vectors[[3, 70_000]], 1)[1].tolist() == [[3], [70_000]]
 
 

@@ -19,7 +19,7 @@ CHANGED = {
 BY_THE_CROSS_ENCODER = {"reranker", "rerank_candidates"}
 DO_NOT_COUNT = {
     *("index", "indexes", "watch_s", "encoder", "milvus_uri", "milvus_token", "web_key", "web_timeout_s", "default_top_k"),
-    *("serve_uploads", "max_body_bytes", "max_batch", "max_queued", "window_ms", "deadline_s", "cached_queries"),
+    *("eight_bit_rows", "serve_uploads", "max_body_bytes", "max_batch", "max_queued", "window_ms", "deadline_s", "cached_queries"),
 }
 """The index has a fingerprint of its own, and top_k is asked for; the others decide when rows come, and not which."""
 

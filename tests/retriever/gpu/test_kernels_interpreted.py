@@ -27,8 +27,9 @@ def test_fused_and_eight_bit_find_what_torch_finds(rows, dimension, queries, top
     fused = FusedShard(vectors).search(asked, top_k)
     assert torch.equal(fused.ids[:, :width], expected.ids[:, :width])
     assert torch.equal(fused.scores[:, :width], expected.scores[:, :width])
-    eight_bit = EightBitShard(to_eight_bit(vectors), vectors, candidates=64).search(asked, top_k)
-    assert torch.allclose(eight_bit.scores[:, :width], expected.scores[:, :width])
+    for in_reach in (False, True):
+        eight_bit = EightBitShard(to_eight_bit(vectors), vectors, candidates=64, in_reach=in_reach).search(asked, top_k)
+        assert torch.allclose(eight_bit.scores[:, :width], expected.scores[:, :width])
 
 
 @pytest.mark.parametrize(("chunks", "count"), [(5, 11), (300, 4)])

@@ -1,9 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch
-from retriever.gpu.loading import describe, load_eight_bit, load_fp16, on_host
+from retriever.gpu.loading import describe, load_eight_bit, load_fp16, on_host, pinned
 from retriever.gpu.opening import GpuPlan, open_search
 
 CPU = torch.device("cpu")
@@ -34,6 +36,12 @@ def test_eight_bits_keep_a_row_within_half_a_level(vectors_file):
 def test_rows_on_the_host_are_those_of_the_file(vectors_file):
     path, vectors = vectors_file
     assert np.array_equal(on_host(describe(path), 5, 9).numpy(), vectors[5:9])
+
+
+def test_rows_that_would_fill_the_memory_are_not_pinned(vectors_file, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1_000))
+    with pytest.raises(ConfigurationError, match="rows mapped"):
+        pinned(describe(vectors_file[0]), 0, 1003)
 
 
 def test_a_row_that_is_not_finite_is_refused(tmp_path):

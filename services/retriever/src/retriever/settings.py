@@ -11,7 +11,7 @@ from parallelsearch.clients.web_search import WebProvider, WebSearchClient
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.retrieval import Method
 from retriever.encoders.identity import Precision
-from retriever.gpu.plan import GpuPlan, Placement
+from retriever.gpu.plan import GpuPlan, HostRows, Placement
 from retriever.index.manifest import MilvusAddress
 from servicekit.settings import ServiceSettings
 
@@ -37,6 +37,9 @@ class RetrieverSettings(ServiceSettings):
     )
     gpu_devices: str = Field(default="", description="Devices of the GPU engine, such as cuda:0,cuda:1; empty: all of the host.")
     eight_bit_candidates: int = Field(default=32, ge=1, description="Rows per query that eight_bit scores again exactly.")
+    eight_bit_rows: HostRows = Field(
+        default="mapped", description="Of the full vectors eight_bit keeps on the host: mapped from the file, or pinned in memory."
+    )
     method: Method = Field(
         default="dense", description="How a query is searched that does not say: dense, bm25, hybrid, rerank or web."
     )
@@ -60,7 +63,7 @@ class RetrieverSettings(ServiceSettings):
         if self.search == "cpu":
             return None
         devices = tuple(name.strip() for name in self.gpu_devices.split(",") if name.strip())
-        return GpuPlan(self.search, devices, self.eight_bit_candidates)
+        return GpuPlan(self.search, devices, self.eight_bit_candidates, self.eight_bit_rows)
 
     @property
     def milvus(self) -> MilvusAddress | None:

@@ -16,14 +16,24 @@ from retriever.gpu.selection import best_chunks, best_listed, best_rows
 
 
 class EightBitShard:
-    """`kept` on a CUDA device; `host_rows` the same vectors in fp16 or float32 on the host, memory-mapped as a rule.
+    """`kept` on a CUDA device; `host_rows` the same vectors in fp16 or float32 on the host.
 
-    `candidates` rows of each query are scored exactly; more of them cost time and bring recall.
+    With `in_reach` the device reads them where they lie (pinned memory), so that a search never waits for the host; else (a
+    memory-mapped file) the candidates' rows are gathered and sent. `candidates` rows of each query are scored exactly; more of
+    them cost time and bring recall.
     """
 
-    def __init__(self, kept: EightBit, host_rows: torch.Tensor, candidates: int = 32, tiles: tuple[Tile, ...] = TILES_INT8) -> None:
+    def __init__(
+        self,
+        kept: EightBit,
+        host_rows: torch.Tensor,
+        candidates: int = 32,
+        tiles: tuple[Tile, ...] = TILES_INT8,
+        *,
+        in_reach: bool = False,
+    ) -> None:
         self._kept, self._host_rows, self._tiles = kept, host_rows, tiles
-        self._candidates = candidates
+        self._candidates, self._in_reach = candidates, in_reach
         self.rows, self.device = len(kept.codes), kept.codes.device
 
     def search(self, queries: torch.Tensor, top_k: int) -> Found:
@@ -33,8 +43,11 @@ class EightBitShard:
     def _search(self, queries: torch.Tensor, top_k: int) -> Found:
         near = self.candidates(queries, max(self._candidates, 2 * top_k))
         count = near.shape[1]
-        own = torch.arange(len(queries), device=self.device)[:, None]
-        scores = chunk_scores(self._gather(near), queries, None, own, count)
+        if self._in_reach:
+            scores = chunk_scores(self._host_rows, queries, None, near, 1)
+        else:
+            own = torch.arange(len(queries), device=self.device)[:, None]
+            scores = chunk_scores(self._gather(near), queries, None, own, count)
         return best_listed(scores.view(-1, count), near, top_k)
 
     def candidates(self, queries: torch.Tensor, count: int) -> torch.Tensor:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import psutil
 import torch
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch
 from retriever.gpu.eight_bit import EightBit, to_eight_bit
 
 BLOCK_BYTES = 64 << 20
+_PORTABLE = 1
+"""Of cudaHostRegister: pinned for all cards."""
 _DTYPES: dict[str, torch.dtype] = {"<f4": torch.float32, "<f2": torch.float16}
 
 
@@ -79,6 +83,29 @@ def on_host(file: VectorFile, start: int, end: int) -> torch.Tensor:
     # Copy on write, because torch has no read-only tensors; nobody writes.
     mapped = np.memmap(file.path, dtype=file.dtype, mode="c", offset=file.offset, shape=(file.rows, file.dimension))
     return torch.from_numpy(mapped[start:end])
+
+
+def pinned(file: VectorFile, start: int, end: int) -> torch.Tensor:
+    """Rows [start, end) in locked memory, in the file's own precision, which every card reads from where it lies.
+
+    Raises:
+        ConfigurationError: less memory is available than they take.
+    """
+    needed, available = (end - start) * file.row_bytes, psutil.virtual_memory().available
+    if needed > available:
+        raise ConfigurationError(
+            f"Rows pinned in memory take {needed / 1e9:.0f} GB, and {available / 1e9:.0f} GB are available. "
+            "Use eight_bit with its rows mapped."
+        )
+    rows = torch.empty((end - start, file.dimension), dtype=_DTYPES[file.dtype])
+    with file.path.open("rb", buffering=0) as source:
+        source.seek(file.offset + start * file.row_bytes)
+        _read(source, memoryview(rows.numpy()).cast("B"), file)
+    # Locked where it lies: memory that torch pins itself is rounded up to a power of two.
+    driver = torch.cuda.cudart()
+    torch.cuda.check_error(driver.cudaHostRegister(rows.data_ptr(), needed, _PORTABLE))
+    weakref.finalize(rows, driver.cudaHostUnregister, rows.data_ptr())
+    return rows
 
 
 def _blocks(file: VectorFile, start: int, end: int, device: torch.device, block_bytes: int) -> Iterator[tuple[int, torch.Tensor]]:

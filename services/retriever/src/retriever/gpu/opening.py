@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from parallelsearch.errors import ConfigurationError
-from retriever.gpu.loading import VectorFile, describe, load_eight_bit, load_fp16, on_host
+from retriever.gpu.loading import VectorFile, describe, load_eight_bit, load_fp16, on_host, pinned
 from retriever.gpu.plan import Engine, GpuPlan
 from retriever.gpu.shard import Shard
 from retriever.gpu.sharded import MakeShard, ShardedSearch, spread
@@ -50,7 +50,7 @@ def chosen_devices(names: Sequence[str]) -> tuple[torch.device, ...]:
 def maker(engine: Engine, file: VectorFile, plan: GpuPlan) -> MakeShard:
     """How a shard of this engine is made; each engine's own imports wait until it is made."""
     makers: dict[Engine, MakeShard] = {"fused": _fused(file), "torch": _torch(file), "faiss": _faiss(file)}
-    return makers.get(engine) or _eight_bit(file, plan.candidates)
+    return makers.get(engine) or _eight_bit(file, plan)
 
 
 def _fused(file: VectorFile) -> MakeShard:
@@ -80,11 +80,14 @@ def _faiss(file: VectorFile) -> MakeShard:
     return make
 
 
-def _eight_bit(file: VectorFile, candidates: int) -> MakeShard:
+def _eight_bit(file: VectorFile, plan: GpuPlan) -> MakeShard:
+    host_rows = pinned if plan.host_rows == "pinned" else on_host
+
     def make(start: int, end: int, device: torch.device) -> Shard:
         from retriever.gpu.eight_bit_shard import EightBitShard
 
-        return EightBitShard(load_eight_bit(file, start, end, device), on_host(file, start, end), candidates)
+        kept = load_eight_bit(file, start, end, device)
+        return EightBitShard(kept, host_rows(file, start, end), plan.candidates, in_reach=plan.host_rows == "pinned")
 
     return make
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Engine = Literal["auto", "fused", "torch", "faiss", "eight_bit"]
+HostRows = Literal["mapped", "pinned"]
 Placement = Literal["cpu", "auto", "fused", "torch", "faiss", "eight_bit"]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """`devices` as torch names them ("cuda:0"), none for all of the host; `candidates` is for `eight_bit` alone."""
+    """`devices` as torch names them ("cuda:0"), none for all of the host; what follows is for `eight_bit` alone."""
 
     engine: Engine = "auto"
     devices: tuple[str, ...] = ()
     candidates: int = 32
+    host_rows: HostRows = "mapped"
