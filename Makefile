@@ -15,7 +15,7 @@ PARALLELSEARCH := $(VENV_PYTHON) -m parallelsearch
 PYTEST := $(VENV_PYTHON) -m pytest
 SAMPLE := Who is older, Claude Monet or Camille Pissarro?
 
-.PHONY: help python run stop test evaluate lint lint-installed format test-compose test-e2e test-k8s test-operations test-web web setup-dev lock clean
+.PHONY: help python run stop test evaluate lint lint-installed format test-compose test-e2e test-k8s test-ray test-operations test-web web setup-dev lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -53,6 +53,10 @@ test-compose: setup-dev ## Build the images and run the platform in containers: 
 
 test-k8s: setup-dev ## Manifests against schemas and a real API server (needs kubectl, etcd and kube-apiserver, or PARALLELSEARCH_KUBECONFIG)
 	@$(PYTEST) -m "k8s or not k8s" tests/deploy/test_kubernetes.py tests/deploy/test_manifest_names.py tests/deploy/test_api_server.py tests/trainer/test_kubernetes.py
+
+test-ray: setup-dev ## Training runs on a real one-node Ray of its own, in an environment of its own (fetched once)
+	@$(PYTHON) requirements/apart.py ray >/dev/null
+	@$(PYTEST) -m ray tests/trainer/test_ray_cluster.py
 
 evaluate: ## Measure the running platform: 30 of each of the demo's sets, parallel and sequential (some minutes on a CPU)
 	@$(PARALLELSEARCH) eval demo demo-graphs --limit 30 --corpus "the demo corpus" --out .state/evaluation/$$(date +%Y-%m-%d-%H%M%S)

@@ -4,7 +4,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from training_platform import COLD_ROW, prompt_row
 
+from parallelsearch.errors import InvalidInput
+from trainer.data.judge import judge_prompts
 from trainer.jobs import deal
 
 RUNS = "/v1/training-runs"
@@ -52,6 +55,18 @@ def test_without_a_gpu_the_local_launcher_refuses_in_a_sentence_and_a_dry_run_pr
     assert not (platform.folder / "runs" / "dry-run").exists()
 
 
+def lay_out_files_with_faults(folder):
+    row, data = json.loads(prompt_row("train")), folder / "data"
+    torn = json.dumps(row | {"label": row["label"].replace("golden", "silver")})
+    (data / "torn.jsonl").write_text(prompt_row("train") + "\n" + torn + "\n")
+    (data / "mixed.jsonl").write_text(prompt_row("train") + prompt_row("eval"))
+    (data / "torn-cold.jsonl").write_text(json.dumps(COLD_ROW) + "\n" + json.dumps(COLD_ROW | {"segments": []}) + "\n")
+    (data / "blank.jsonl").write_text("\n \n")
+    earlier = folder / "runs" / "of-another-version"
+    (earlier / "checkpoints" / "_actor").mkdir(parents=True)
+    (earlier / "spec.json").write_text('{"kind": "reinforcement", "of": "old"}')
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -97,11 +112,18 @@ def test_without_a_gpu_the_local_launcher_refuses_in_a_sentence_and_a_dry_run_pr
         ({"reward": {"weights": {"alpha": "inf"}}}, "reward.weights.alpha"),
         ({"health": {"max_kl": "inf"}}, "health.max_kl"),
         ({"kl_coefficient": "nan"}, "kl_coefficient"),
+        ({"data": "torn.jsonl"}, "data: torn.jsonl:3 is no row for such a run (label"),
+        ({"data": "mixed.jsonl"}, "data: mixed.jsonl:2 holds eval rows, train rows are needed"),
+        ({"evaluation": {"data": "mixed.jsonl"}}, "evaluation.data: mixed.jsonl:1 holds train rows"),
+        ({"kind": "supervised", "data": "torn-cold.jsonl"}, "data: torn-cold.jsonl:2 is no row for such a run (segments"),
+        ({"data": "blank.jsonl"}, "data: blank.jsonl has no rows"),
+        ({"checkpoints": {"resume_from": "of-another-version"}}, "checkpoints.resume_from"),
     ],
 )
 def test_a_bad_specification_is_refused_before_anything_starts(start_trainer, platform, changes, named):
     for name, folder in (("in-a-circle", "models"), ("in-a-circle.jsonl", "data")):
         (platform.folder / folder / name).symlink_to(name)
+    lay_out_files_with_faults(platform.folder)
     trainer = start_trainer()
     answer = trainer.submit(platform.spec(**changes))
 
@@ -154,3 +176,14 @@ def test_every_pass_over_the_questions_is_whole_and_depends_on_the_seed_alone():
 
     assert set(dealt[:5]) == set(dealt[5:10]) == set(rows)
     assert dealt == deal(rows, 12, seed=1) != deal(rows, 12, seed=2)
+
+
+def test_a_file_is_judged_for_so_long_and_its_first_rows_in_any_case(tmp_path):
+    huge = tmp_path / "huge.jsonl"
+    huge.write_text(prompt_row("train") * 5_000 + "nonsense\n")
+    judge_prompts(huge, "data", "train", limit_s=0)
+    with pytest.raises(InvalidInput, match=r"data: huge\.jsonl:5001 is no row"):
+        judge_prompts(huge, "data", "train")
+    huge.write_text("nonsense\n" + prompt_row("train") * 5_000)
+    with pytest.raises(InvalidInput, match=r"huge\.jsonl:1 is no row"):
+        judge_prompts(huge, "data", "train", limit_s=0)

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TypeVar
 
 from pydantic import ValidationError
 
 import parallelsearch
 from parallelsearch.errors import InvalidInput
-from parallelsearch.schemas.base import WireModel
 from parallelsearch.schemas.training import SPEC, CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
 from trainer.command import RunPaths, openrlhf_command
-from trainer.data.cold_start import ColdStartRow
-from trainer.labels import PromptRow, Split
+from trainer.data.judge import judge_cold_start, judge_prompts
+from trainer.imports import check_function
 from trainer.launchers.interface import Job, RunFolder
 from trainer.roots import resolve, resolve_model
 from trainer.settings import TrainerSettings
@@ -26,7 +24,6 @@ PACKAGE = Path(__file__).resolve().parent
 SPEC_FILE = "spec.json"
 ROLLOUTS = "rollouts"
 PROMPTS = "prompts.jsonl"
-Row = TypeVar("Row", bound=WireModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +61,26 @@ class JobBuilder:
             )
 
     def check_data(self, spec: ReinforcementSpec | SupervisedSpec) -> None:
-        """Looks into the files that the run is to learn from and be measured on; the first row speaks for all.
+        """Reads the files that the run is to learn from and be measured on, row by row, for at most `JUDGE_S` each.
 
         Raises:
-            InvalidInput: a file is of another kind, or holds rows of another split; names the field.
+            InvalidInput: a row is of another kind, or of another split; names the field and the line.
         """
         if isinstance(spec, SupervisedSpec):
-            _first_row(self._data(spec.data, "data"), "data", ColdStartRow, "cold-start")
+            judge_cold_start(self._data(spec.data, "data"), "data")
             return
-        self._check_prompts(spec.data, "data", "train")
+        judge_prompts(self._data(spec.data, "data"), "data", "train")
         if spec.evaluation.data is not None:
-            self._check_prompts(spec.evaluation.data, "evaluation.data", "eval")
+            judge_prompts(self._data(spec.evaluation.data, "evaluation.data"), "evaluation.data", "eval")
 
-    def _check_prompts(self, place: str, field: str, wanted: Split) -> None:
-        row = _first_row(self._data(place, field), field, PromptRow, "prompts")
-        if row.unpacked.split != wanted:
-            raise InvalidInput(
-                f"{field}: {place} holds {row.unpacked.split} rows, {wanted} rows are needed; "
-                f"`python -m trainer prepare-data prompts --split {wanted}` makes such a file."
-            )
+    def check_reward(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
+        """Imports a reward of the user's own as the run would. Elsewhere than here, its code lies where the run will be.
+
+        Raises:
+            InvalidInput: the run would not find it; names the field.
+        """
+        if isinstance(spec, ReinforcementSpec) and spec.reward.function is not None and spec.launcher is LauncherName.LOCAL:
+            check_function(spec.reward.function, "reward.function", self._python(spec), job.environment)
 
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Writes what the run's processes read."""
@@ -91,8 +89,11 @@ class JobBuilder:
         if isinstance(spec, ReinforcementSpec):
             rows = [row for row in self._data(spec.data, "data").read_bytes().splitlines() if row.strip()]
             dealt = deal(rows, spec.steps * spec.prompts_per_step, spec.seed)
-            with (job.folder / PROMPTS).open("wb") as file:
+            # Whole or not at all: a run whose start was not recorded may be reading it already.
+            part = job.folder / f"{PROMPTS}.part"
+            with part.open("wb") as file:
                 file.writelines(row + b"\n" for row in dealt)
+            part.replace(job.folder / PROMPTS)
 
     def _paths(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> RunPaths:
         evaluation = spec.evaluation.data if isinstance(spec, ReinforcementSpec) else None
@@ -115,7 +116,7 @@ class JobBuilder:
             return None
         folder = self.folder(spec.resume_from)
         if (folder / SPEC_FILE).is_file():
-            earlier = SPEC.validate_json((folder / SPEC_FILE).read_bytes()).checkpoints
+            earlier = _earlier(folder / SPEC_FILE, spec.resume_from)
             if earlier.resume_from is not None:
                 return self._resumed(earlier)
         checkpoints = folder / "checkpoints"
@@ -154,16 +155,11 @@ class JobBuilder:
         return environment
 
 
-def _first_row(path: Path, field: str, model: type[Row], command: str) -> Row:
-    """Raises InvalidInput: it is none of the model."""
-    with path.open("rb") as file:
-        line = next((line for line in file if line.strip()), b"")
+def _earlier(path: Path, run_id: str) -> CheckpointSpec:
     try:
-        return model.model_validate_json(line)
+        return SPEC.validate_json(path.read_bytes()).checkpoints
     except ValidationError:
-        raise InvalidInput(
-            f"{field}: {path.name} is not made for such a run; `python -m trainer prepare-data {command}` makes one that is."
-        ) from None
+        raise InvalidInput(f"checkpoints.resume_from: run {run_id} was taken by another version of the trainer.") from None
 
 
 def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from parallelsearch.schemas.base import WireModel
 from parallelsearch.schemas.trajectories import trajectory_to_wire
 from trainer.episode import Outcome, count_malformed
 from trainer.labels import Split
+from trainer.tail import Tail
 
 FOLDER = "rollouts"
 SAMPLE_EVERY = 32
@@ -120,11 +121,17 @@ class Rollouts:
         lines = (line for path in self._files("facts") for line in path.read_bytes().splitlines())
         return sorted(_parsed(lines), key=lambda record: record.time)
 
+    def new_facts(self, read: dict[Path, Tail]) -> list[RolloutRecord]:
+        """Those that were not there yet when `read`, which is kept between calls, was last given; in no order."""
+        for path in self._files("facts"):
+            read.setdefault(path, Tail(path))
+        return list(_parsed(line for tail in read.values() for line in tail.lines()))
+
     def _files(self, kind: str) -> list[Path]:
         return sorted((self.run_folder / FOLDER).glob(f"{kind}-*.jsonl"))
 
 
-def _parsed(lines: Iterator[bytes]) -> Iterator[RolloutRecord]:
+def _parsed(lines: Iterable[bytes]) -> Iterator[RolloutRecord]:
     for line in lines:
         try:
             yield RolloutRecord.model_validate_json(line)

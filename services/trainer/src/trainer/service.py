@@ -52,10 +52,11 @@ class TrainingRuns:
         if idempotency_key is not None and (earlier := self.store.with_key(idempotency_key)):
             return _same(earlier, spec)
         run = Run(f"run-{uuid.uuid4().hex[:12]}", RunState.QUEUED, spec, now(), idempotency_key=idempotency_key)
-        self.jobs.build(run.id, spec)
-        self.jobs.check_data(spec)
+        job = self.jobs.build(run.id, spec)
         self._launcher(spec.launcher).check(spec.resources)
+        self.jobs.check_data(spec)
         self._check_resumed(run)
+        self.jobs.check_reward(job, spec)
         return _same(self.store.add(run), spec)
 
     def _check_resumed(self, run: Run) -> None:
@@ -114,10 +115,20 @@ class TrainingRuns:
     def advance(self) -> None:
         """One round: asks the launchers about running runs, then starts queued ones in order while there is room."""
         for run in self.store.list(RunState.RUNNING):
-            _apart(self._refresh, run)
+            self._apart(self._refresh, run)
         for run in self.store.list(RunState.QUEUED):
             if self._has_room(run):
-                _apart(self._start, run)
+                self._apart(self._start, run)
+
+    def _apart(self, step: Callable[[Run], None], run: Run) -> None:
+        """Takes the step with one run; what goes wrong with it holds up no other, shows in it and is tried again next round."""
+        try:
+            step(run)
+        except ParallelSearchError as error:
+            log.warning("run_not_advanced", run=run.id, detail=error.detail)
+            self.store.note(run, error.detail)
+        except Exception:
+            log.exception("run_not_advanced", run=run.id)
 
     def _has_room(self, run: Run) -> bool:
         if run.spec.launcher is not LauncherName.LOCAL:
@@ -142,7 +153,9 @@ class TrainingRuns:
         status = self._launcher(run.spec.launcher).status(run.handle, self.jobs.files(run.id))
         self._tidy(run, ended=status.state.is_final)
         # Whoever ends the run says what has become of it.
-        if status.state.is_final and run.id not in self.ending:
+        if not status.state.is_final:
+            self.store.note(run, status.detail)
+        elif run.id not in self.ending:
             lines = self._last_lines(run) if status.state is RunState.FAILED else ()
             self.store.move(run, status.state, detail=status.detail, last_log_lines=lines)
 
@@ -175,13 +188,3 @@ def _same(run: Run, spec: Spec) -> Run:
     if run.spec != spec:
         raise InvalidInput(f"Idempotency-Key: {run.idempotency_key} was used for another specification (run {run.id}).")
     return run
-
-
-def _apart(step: Callable[[Run], None], run: Run) -> None:
-    """Takes the step with one run; what goes wrong with it holds up no other, and is tried again in the next round."""
-    try:
-        step(run)
-    except ParallelSearchError as error:
-        log.warning("run_not_advanced", run=run.id, detail=error.detail)
-    except Exception:
-        log.exception("run_not_advanced", run=run.id)

@@ -40,9 +40,14 @@ METRICS: dict[str, Callable[[RolloutRecord], float]] = {
 }
 
 
+def by_time(records: Iterable[RolloutRecord]) -> list[RolloutRecord]:
+    """A step's rollouts all end before those of the next begin, so the order in time tells them apart."""
+    return sorted(records, key=lambda record: record.time)
+
+
 def steps_of(records: Iterable[RolloutRecord], rollouts_per_step: int) -> list[StepMetrics]:
-    """Whole steps only. A step's rollouts all end before those of the next begin, so the order in time tells them apart."""
-    ordered = sorted((record for record in records if record.split == "train"), key=lambda record: record.time)
+    """Whole steps only, of the rollouts that are learnt from."""
+    ordered = by_time(record for record in records if record.split == "train")
     whole = range(0, len(ordered) - rollouts_per_step + 1, rollouts_per_step)
     chunks = (ordered[start : start + rollouts_per_step] for start in whole)
     return [StepMetrics(step=step, values=dict(_values(chunk))) for step, chunk in enumerate(chunks, start=1)]

@@ -174,6 +174,11 @@ class Store:
         statement = update(_Row).where(_Row.id == run.id, _Row.state == run.state).values(**values)
         return self._changed(statement)
 
+    def note(self, run: Run, detail: str) -> None:
+        """Says of a run that goes on what it waits for, or that it waits for nothing."""
+        if detail != run.detail:
+            self._changed(update(_Row).where(_Row.id == run.id, _Row.state == run.state).values(detail=detail))
+
     def set_handle(self, run: Run, handle: str) -> None:
         self._changed(update(_Row).where(_Row.id == run.id).values(handle=handle))
 

@@ -11,7 +11,14 @@ from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 
 LOG = "output.log"
-TEE = 'mkdir -p "$(dirname "$0")"; { "$@" 2>&1; echo $? > "$0.code"; } | tee -a "$0"; exit "$(cat "$0.code")"'
+MAX_READ = 1_000_000
+# Once the command is over, what it left behind may hold its output open for DRAIN_S and no longer.
+DRAIN_S = 3
+TEE = (
+    'mkdir -p "$(dirname "$0")"; at=$(mktemp -d); mkfifo "$at/said"; tee -a "$0" < "$at/said" & tee=$!; '
+    '"$@" > "$at/said" 2>&1; code=$?; echo $code > "$0.code"; rm -r "$at"; '
+    f"{{ sleep {DRAIN_S}; kill $tee; }} > /dev/null 2>&1 & timer=$!; wait $tee 2> /dev/null; kill $timer 2> /dev/null; exit $code"
+)
 
 
 class LaunchRefused(InvalidInput):
@@ -62,7 +69,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`queued` until the launcher has started it; `detail` is the launcher's own word on a failure."""
+    """`queued` until the launcher has started it; `detail` is the launcher's own word on a failure or on what is waited for."""
 
     state: RunState
     detail: str = ""
@@ -102,3 +109,22 @@ def with_log(job: Job) -> list[str]:
 def exit_code_file(run: RunFiles) -> Path:
     """Where `with_log` leaves the command's exit code."""
     return run.log.with_name(f"{run.log.name}.code")
+
+
+def read_log(run: RunFiles, offset: int) -> bytes:
+    """As `Launcher.logs`, from the run's files."""
+    try:
+        with run.log.open("rb") as file:
+            file.seek(offset)
+            return file.read(MAX_READ)
+    except FileNotFoundError:
+        return b""
+
+
+def without_cluster(run: RunFiles, unknown: str) -> Status:
+    """What became of a run that its cluster does not know any more: its exit code, if it lies with its files, else failed."""
+    try:
+        code = int(exit_code_file(run).read_text())
+    except (OSError, ValueError):
+        return Status(RunState.FAILED, unknown)
+    return Status(RunState.SUCCEEDED) if code == 0 else Status(RunState.FAILED, f"The run ended with exit code {code}.")

@@ -13,8 +13,7 @@ from kubernetes.client.exceptions import ApiException
 
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, exit_code_file
-from trainer.launchers.local import MAX_READ
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log, without_cluster
 from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
 
 TIMEOUT_S = 15
@@ -57,7 +56,8 @@ class KubernetesLauncher:
                 return self._ray_status(run) if handle.startswith("rayjob/") else self._job_status(run)
         except ApiException as error:
             if error.status == 404:
-                return _gone(handle, run)
+                # A job that is over is removed after a while.
+                return without_cluster(run, f"The {handle} is gone from the cluster.")
             raise LauncherUnavailable(f"Kubernetes cannot say how {handle} is: {_message(error)}") from error
 
     def _job_status(self, run: RunFiles) -> Status:
@@ -92,21 +92,7 @@ class KubernetesLauncher:
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         """From the run's files, on the claim that the run writes to."""
-        try:
-            with run.log.open("rb") as file:
-                file.seek(offset)
-                return file.read(MAX_READ)
-        except FileNotFoundError:
-            return b""
-
-
-def _gone(handle: str, run: RunFiles) -> Status:
-    """A job that is over is removed from the cluster after a while; its exit code still lies with its files."""
-    try:
-        code = int(exit_code_file(run).read_text())
-    except (OSError, ValueError):
-        return Status(RunState.FAILED, f"The {handle} is gone from the cluster.")
-    return Status(RunState.SUCCEEDED) if code == 0 else Status(RunState.FAILED, f"The run ended with exit code {code}.")
+        return read_log(run, offset)
 
 
 def _client(settings: KubernetesSettings) -> Any:

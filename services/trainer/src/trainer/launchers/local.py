@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status
+from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -28,7 +28,6 @@ RAY = {
     "RAY_prestart_worker_first_driver": "0",
 }
 EXIT_CODE = "exit_code"
-MAX_READ = 1_000_000
 NO_SPACE = 1_000_000
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
 WRAPPER = 'set +e; "$@"; code=$?; echo $code > "$0.new" && mv "$0.new" "$0"; exit $code'
@@ -121,12 +120,7 @@ class LocalLauncher:
             psutil.wait_procs(alive, timeout=self._grace_s)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
-        try:
-            with run.log.open("rb") as file:
-                file.seek(offset)
-                return file.read(MAX_READ)
-        except FileNotFoundError:
-            return b""
+        return read_log(run, offset)
 
 
 def _why_gone(folder: Path) -> str:

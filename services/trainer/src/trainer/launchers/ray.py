@@ -8,10 +8,23 @@ from typing import Any
 import httpx2
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
-from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, with_log
+from trainer.launchers.interface import (
+    MAX_READ,
+    Job,
+    LauncherUnavailable,
+    LaunchRefused,
+    RunFiles,
+    Status,
+    read_log,
+    with_log,
+    without_cluster,
+)
 
 TIMEOUT_S = 15.0
 NOT_FOUND = 404
+MAX_MESSAGE = 1_000
+LOG_TAIL = ", last available logs"
+"""With this begins what Ray adds of a job's log to its message, up to 20,000 characters; the run's last lines have it."""
 STATES = {
     "PENDING": RunState.QUEUED,
     "RUNNING": RunState.RUNNING,
@@ -39,15 +52,21 @@ class RayLauncher:
         }
         answer = self._ask("POST", "/api/jobs/", json=body)
         if not answer.is_success and self._find(job) is None:
-            raise LaunchRefused(f"Ray refuses the run: {answer.text[-300:]}")
+            said = answer.text.strip()[-300:]
+            # A head that has no agent ready for jobs yet answers 500, as it does to a job that it has already.
+            if answer.is_server_error:
+                raise LauncherUnavailable(f"The Ray cluster takes no job now: {said}")
+            raise LaunchRefused(f"Ray refuses the run: {said}")
         return job.run_id
 
     def status(self, handle: str, run: RunFiles) -> Status:
         found = self._find(run)
         if found is None:
-            return Status(RunState.FAILED, "The Ray cluster does not know the run any more.")
+            # A head that was started anew has forgotten its jobs.
+            return without_cluster(run, "The Ray cluster does not know the run any more.")
         state = STATES.get(str(found.get("status")), RunState.QUEUED)
-        return Status(state, str(found.get("message") or "") if state is RunState.FAILED else "")
+        message = str(found.get("message") or "").partition(LOG_TAIL)[0][:MAX_MESSAGE]
+        return Status(state, message if state in {RunState.FAILED, RunState.QUEUED} else "")
 
     def cancel(self, handle: str, run: RunFiles) -> None:
         answer = self._ask("POST", f"/api/jobs/{run.run_id}/stop")
@@ -55,10 +74,13 @@ class RayLauncher:
             _succeeded(answer)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
+        """From the run's files; of a job that ended before its command began, what Ray says, which it only gives as a whole."""
+        if run.log.exists() or not self.status(handle, run).state.is_final:
+            return read_log(run, offset)
         answer = self._ask("GET", f"/api/jobs/{run.run_id}/logs")
         if answer.status_code == NOT_FOUND:
             return b""
-        return str(_succeeded(answer).json().get("logs") or "").encode()[offset:]
+        return str(_succeeded(answer).json().get("logs") or "").encode()[offset : offset + MAX_READ]
 
     def _find(self, run: RunFiles) -> dict[str, Any] | None:
         """None where the cluster does not know the run; a head that cannot say is not that."""

@@ -1,0 +1,68 @@
+"""Whether a data file is one that a run can learn from or be measured on: each of its rows, before anything starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+from pydantic import ValidationError
+
+from parallelsearch.errors import InvalidInput
+from trainer.data.cold_start import ColdStartRow
+from trainer.labels import PromptRow, Split
+
+log = structlog.get_logger(__name__)
+
+JUDGE_S = 10.0
+"""Longer than this no file is read at submission; of a larger one the rest is not judged, which the log says."""
+LOOK_EVERY = 1_000
+
+
+def judge_cold_start(path: Path, field: str, limit_s: float = JUDGE_S) -> None:
+    """Raises InvalidInput: as `judge_prompts`."""
+    _judge(path, field, "cold-start", ColdStartRow.model_validate_json, limit_s)
+
+
+def judge_prompts(path: Path, field: str, wanted: Split, limit_s: float = JUDGE_S) -> None:
+    """Reads a prompt file, whose rows must all be of the split.
+
+    Raises:
+        InvalidInput: it has no rows, or one of another kind or split; names field, file and line.
+    """
+
+    def judge(line: bytes) -> None:
+        split = PromptRow.model_validate_json(line).unpacked.split
+        if split != wanted:
+            raise InvalidInput(
+                f"holds {split} rows, {wanted} rows are needed; "
+                f"`python -m trainer prepare-data prompts --split {wanted}` makes such a file."
+            )
+
+    _judge(path, field, "prompts", judge, limit_s)
+
+
+def _judge(path: Path, field: str, command: str, judge: Callable[[bytes], object], limit_s: float) -> None:
+    number, rows, until = 0, 0, time.monotonic() + limit_s
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number % LOOK_EVERY == 0 and time.monotonic() > until:
+                log.warning("data_judged_in_part", file=str(path), field=field, lines=number, limit_s=limit_s)
+                return
+            if not line.strip():
+                continue
+            rows += 1
+            try:
+                judge(line)
+            except InvalidInput as error:
+                raise InvalidInput(f"{field}: {path.name}:{number} {error.detail}") from None
+            except ValidationError as error:
+                fault = error.errors(include_url=False, include_input=False)[0]
+                where = ".".join(map(str, fault["loc"])) or "the line"
+                raise InvalidInput(
+                    f"{field}: {path.name}:{number} is no row for such a run ({where}: {fault['msg']}); "
+                    f"`python -m trainer prepare-data {command}` makes a file that is."
+                ) from None
+    if not rows:
+        raise InvalidInput(f"{field}: {path.name} has no rows; `python -m trainer prepare-data {command}` makes a file that has.")

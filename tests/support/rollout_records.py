@@ -1,0 +1,28 @@
+"""The facts of one training rollout, as a run writes them."""
+
+RECORD = {
+    "time": 0.0,
+    "id": "q",
+    "kind": "parallel",
+    "split": "train",
+    "stop_reason": "answered",
+    "reward": 1.8,
+    "learnt_reward": 1.8,
+    "outcome_and_format": 1.0,
+    "decomposition": 0.45,
+    "search_count": 0.35,
+    "repetition": 0.0,
+    "matched": True,
+    "well_formed": True,
+    "decomposed": True,
+    "searches": 1,
+    "repeated_searches": 0,
+    "turns": 2,
+    "malformed": 0,
+    "sub_queries": 2,
+    "policy_tokens": 60,
+    "evidence_observed": True,
+    "excluded": False,
+    "search_ms": 10.0,
+    "total_ms": 100.0,
+}

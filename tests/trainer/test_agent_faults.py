@@ -1,0 +1,60 @@
+"""Rollouts that meet a fault, in the loop of OpenRLHF's real `MultiTurnAgentExecutor`, of both versions."""
+
+import asyncio
+
+import pytest
+from agent_rollouts import ANSWER, LABEL, SEARCH, TOKENIZER, Retriever, execute, make_worker, prompt_of
+from openrlhf_agent import SamplingParams, ScriptedEngine
+
+from parallelsearch.rollout.types import StopReason
+from trainer.records import Rollouts
+
+
+@pytest.mark.anyio
+async def test_a_retriever_fault_is_data_is_excluded_and_says_nothing_to_the_policy(agent, tmp_path):
+    retriever = Retriever(down=1_000)
+    worker = make_worker(tmp_path, retriever)
+    response, _engine = await execute(agent, worker, SEARCH)
+    record = Rollouts(tmp_path).facts()[0]
+
+    assert record.stop_reason is StopReason.RETRIEVAL_FAILED
+    assert record.excluded
+    assert sum(end - start for start, end in response["action_ranges"]) == 1
+    assert "secret" not in TOKENIZER.decode(response["observation_tokens"])
+    assert response["extra_logs"]["excluded"] == 1.0
+
+
+@pytest.mark.anyio
+async def test_an_excluded_rollout_takes_the_mean_of_its_group_and_the_run_goes_on(agent, tmp_path):
+    retriever = Retriever()
+    worker = make_worker(tmp_path, retriever)
+    executor = agent.AgentExecutor(worker)
+
+    async def one(*script):
+        engine = ScriptedEngine(TOKENIZER, *script)
+        params = SamplingParams(max_tokens=300)
+        return await executor.execute(prompt_of(), LABEL.model_dump_json(), params, 4000, TOKENIZER, engine)
+
+    retriever.down = 9  # three attempts together, then three for each of the two queries
+    broken = asyncio.create_task(one(SEARCH))
+    await asyncio.sleep(0)
+    whole = [asyncio.create_task(one(ANSWER)), asyncio.create_task(one("<think> x </think> <answer> Monet </answer>"))]
+    rewards = [response["reward"] for response in await asyncio.gather(broken, *whole)]
+    after = await one(SEARCH, ANSWER)
+
+    assert rewards[0] == pytest.approx((rewards[1] + rewards[2]) / 2)
+    assert retriever.probes >= 1
+    assert after["reward"] == pytest.approx(1.8)
+
+
+@pytest.mark.anyio
+async def test_a_rollout_that_breaks_off_keeps_its_group_from_waiting(agent, tmp_path):
+    retriever = Retriever(down=1_000)
+    worker = make_worker(tmp_path, retriever)
+    results = await asyncio.wait_for(
+        asyncio.gather(execute(agent, worker, RuntimeError("engine gone")), execute(agent, worker, SEARCH), return_exceptions=True),
+        timeout=10,
+    )
+
+    assert isinstance(results[0], RuntimeError)
+    assert results[1][0]["reward"] == 0.0
