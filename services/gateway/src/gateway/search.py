@@ -76,7 +76,7 @@ class CachedSearch:
     ) -> None:
         """Puts a row in its places, under the words that were asked for."""
         for position in positions:
-            results[position] = replace(found, query=queries[position])
+            results[position] = found if found.query == queries[position] else replace(found, query=queries[position])
             self._observer.sub_query_landed(position, results[position])
 
     async def _bypass(self, queries: Sequence[str], top_k: int) -> SearchBatch:

@@ -34,7 +34,7 @@ def wrap(body: str) -> str:
 
 
 def cut_words(text: str, words: int) -> str:
-    return " ".join(text.split()[:words])
+    return " ".join(text.split(None, words)[:words])
 
 
 def passage_line(number: int, passage: Passage, words: int, special_tokens: Sequence[str] = ()) -> str:

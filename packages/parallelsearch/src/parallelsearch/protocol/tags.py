@@ -29,6 +29,8 @@ def neutralise(text: str, special_tokens: Sequence[str] = ()) -> str:
     for token in special_tokens:
         if token and token in text:
             text = text.replace(token, _inert(token))
+    if "<" not in text and "[" not in text:
+        return text
     text = _PROTOCOL_TAG.sub(r"[\1]", text)
     text = _SPECIAL_TOKEN.sub(lambda match: f"[{(match[1] or match[2] or match[3]).strip('<>')}]", text)
     return _INSTRUCTION.sub(r"(\1)", text)

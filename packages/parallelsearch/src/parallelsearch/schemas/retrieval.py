@@ -47,7 +47,9 @@ class PassageModel(WireModel):
     text: str
     score: float
     url: str = ""
-    metadata: dict[str, str | int] = Field(default={}, description="Of a document: source, date, section, page, and its own.")
+    metadata: dict[str, str | int] = Field(
+        default_factory=dict, description="Of a document: source, date, section, page, and its own."
+    )
 
 
 class FilterModel(WireModel):
