@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -93,8 +92,7 @@ class AnswerService:
         if key is not None and (known := await self._answers.get(key)) is not None:
             return known.model_copy(update={"id": answer_id, "detail": FROM_CACHE})
         trajectory = await self._run(request, settings, scope, policy, self._observed(observer), answer_id)
-        # Counted once the answer is on its way.
-        asyncio.get_running_loop().call_soon(metrics.record, trajectory)
+        metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
         if self._store is not None:
             await self._store.put(owner, wire)
