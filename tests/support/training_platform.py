@@ -66,9 +66,18 @@ class Client(TestClient):
     def run(self, run_id):
         return self.get(f"/v1/training-runs/{run_id}").json()
 
-    def wait(self, run_id, *states, timeout_s=20):
+    def wait(self, run_id, *states, timeout_s=60):
         end = time.monotonic() + timeout_s
         while (run := self.run(run_id))["state"] not in states:
             assert time.monotonic() < end, run
             time.sleep(0.02)
         return run
+
+
+def until(holds, timeout_s=60):
+    """Waits until it holds; what it gives then."""
+    end = time.monotonic() + timeout_s
+    while not (found := holds()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found

@@ -60,6 +60,20 @@ def test_what_a_run_ended_with_is_the_checkpoint_of_its_last_step(start_trainer,
     assert listed[-1]["path"] == str(model)
 
 
+def test_what_a_cold_start_ended_with_is_the_checkpoint_of_the_last_step_that_it_says(start_trainer, platform):
+    platform.does('echo 7 > "$TRAINER_RUN_FOLDER/last_step"')
+    trainer = start_trainer()
+    spec = {"kind": "supervised", "name": "cold", "model": "small", "data": "cold.jsonl"}
+    run_id = trainer.submit(spec).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    write_checkpoint(platform, run_id, 5)
+    model = write_checkpoint(platform, run_id, 9).rename(platform.folder / "runs" / run_id / "model")
+    listed = trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]
+
+    assert [entry["step"] for entry in listed] == [5, 7]
+    assert listed[-1]["path"] == str(model)
+
+
 def test_a_run_that_goes_on_with_another_shares_its_checkpoints(start_trainer, platform):
     trainer = start_trainer()
     first = trainer.submit(platform.spec()).json()["id"]

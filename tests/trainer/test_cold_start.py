@@ -151,3 +151,29 @@ def test_the_data_set_gives_openrlhf_padded_batches_without_rows_that_are_too_lo
     assert token_ids.shape == attention.shape == loss.shape
     assert (attention.sum(1)[1] - attention.sum(1)[0]).item() == 2
     assert loss.sum(1).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("version", ["0.11.2", "0.10.4"])
+def test_the_steps_of_a_cold_start_are_counted_where_openrlhf_says_them(openrlhf_sources, version):
+    from trainer.sft import counting
+
+    class Trainer:
+        """As far as it is used."""
+
+        def fit(self, steps):
+            for global_step in range(1, steps + 1):
+                self.save_logs_and_checkpoints({}, global_step, "bar", {}, client_states={})
+            return "done"
+
+        def save_logs_and_checkpoints(self, args, global_step, step_bar, logs_dict=None, client_states=None):
+            return None
+
+    steps = []
+    assert counting(Trainer, steps)().fit(3) == "done"
+    assert steps == [1, 2, 3]
+
+    sources = openrlhf_sources(version) / "openrlhf"
+    assert "from openrlhf.trainer.sft_trainer import SFTTrainer\n" in (sources / "cli" / "train_sft.py").read_text()
+    trainer = (sources / "trainer" / "sft_trainer.py").read_text()
+    assert "def save_logs_and_checkpoints(self, args, global_step, step_bar, logs_dict=None, client_states=None):" in trainer
+    assert trainer.count("self.save_logs_and_checkpoints(args, ") == 1

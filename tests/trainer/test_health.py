@@ -1,8 +1,8 @@
 import json
-import time
 
 import pytest
 from rollout_records import RECORD
+from training_platform import until
 
 from parallelsearch.schemas.training import HealthSpec, StepMetrics
 from trainer.health import diagnose
@@ -49,6 +49,7 @@ HEALTH = HealthSpec(window_steps=2)
         (run_of(searches=[2.0, 2.0, 0.3, 0.2]), "searches collapse"),
         (run_of(wrong_with_evidence=[0.2, 0.2, 0.6, 0.6]), "evidence ignored"),
         (run_of(kl=[0.0, 0.1, 3.0, 4.0]), "divergence"),
+        (run_of(kl=[0.0, 0.1, 0.1, 0.1], not_finite=[0.0, 0.0, 1.0, 1.0])[:2] + run_of(not_finite=[1.0, 1.0]), "divergence"),
         (run_of(response_tokens=[50.0, 50.0, 400.0, 500.0]), "length runs away"),
         (run_of(reward=[0.5, 0.5, 1.5, 1.5, 0.3, 0.2]), "reward falls"),
     ],
@@ -84,9 +85,7 @@ def test_a_sick_run_is_flagged_or_stopped_and_says_why(start_trainer, platform, 
     health = {"window_steps": 2, "action": action}
     run_id = trainer.submit(platform.spec(prompts_per_step=1, samples_per_prompt=2, micro_batch=2, health=health)).json()["id"]
     run = trainer.wait(run_id, "failed" if action == "stop" else "running")
-    end = time.monotonic() + 10
-    while not run["flags"] and time.monotonic() < end:
-        run = trainer.run(run_id)
+    run = until(lambda: (found := trainer.run(run_id))["flags"] and found)
 
     assert "searches collapse" in run["flags"][0]
     if action == "stop":
@@ -96,9 +95,7 @@ def test_a_sick_run_is_flagged_or_stopped_and_says_why(start_trainer, platform, 
         assert f'parallelsearch_training_searches_per_rollout{{kind="parallel",run="{run_id}"}} 0.0' in trainer.get("/metrics").text
         assert f'parallelsearch_training_reward{{kind="all",run="{run_id}",term="total"}} 1.8' in trainer.get("/metrics").text
     trainer.delete(f"{RUNS}/{run_id}")
-    while run_id in trainer.get("/metrics").text and time.monotonic() < end:
-        time.sleep(0.05)
-    assert run_id not in trainer.get("/metrics").text
+    until(lambda: run_id not in trainer.get("/metrics").text)
 
 
 def test_the_steps_of_a_run_that_goes_on_with_another_are_numbered_on(start_trainer, platform):

@@ -14,7 +14,7 @@ from manifests import unrestricted
 
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, with_log
-from trainer.launchers.kubernetes import KubernetesLauncher
+from trainer.launchers.kubernetes import KubernetesLauncher, job_state
 from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
 
 RUNS = "/v1/training-runs"
@@ -89,10 +89,11 @@ def test_a_job_carries_image_command_environment_mounts_and_who_owns_it(settings
 
 
 def test_pods_may_run_where_the_namespace_is_restricted(settings, tmp_path):
-    cluster = ray_job_manifest(a_job(tmp_path, nodes=2), settings)["spec"]["rayClusterSpec"]
-    templates = [cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]]
+    ray_job = ray_job_manifest(a_job(tmp_path, nodes=2), settings)["spec"]
+    cluster = ray_job["rayClusterSpec"]
+    templates = [ray_job["submitterPodTemplate"], cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]]
     templates.append(job_manifest(a_job(tmp_path), settings)["spec"]["template"])
-    assert [unrestricted(template["spec"]) for template in templates] == [[], [], []]
+    assert [unrestricted(template["spec"]) for template in templates] == [[], [], [], []]
 
 
 def test_further_claims_can_only_be_read(settings, tmp_path):
@@ -135,6 +136,23 @@ def test_a_job_is_created_once_read_and_driven_through_its_states(launcher, batc
     assert launcher.status(handle, job).state is RunState.RUNNING
     set_status(batch, job, active=0, succeeded=1, completionTime=NOW, conditions=[{"type": "Complete", "status": "True"}])
     assert launcher.status(handle, job).state is RunState.SUCCEEDED
+
+
+def test_a_pod_that_waits_for_a_node_does_not_run_yet():
+    waiting, running, not_told = (kubernetes.client.V1JobStatus(active=1, ready=ready) for ready in (0, 1, None))
+
+    assert job_state(waiting).state is RunState.QUEUED
+    assert "not started it yet" in job_state(waiting).detail
+    assert job_state(running).state is job_state(not_told).state is RunState.RUNNING
+
+
+@on_a_server
+def test_a_job_whose_start_was_not_recorded_can_be_ended(launcher, tmp_path):
+    job = a_job(tmp_path)
+    handle = launcher.start(job)
+    launcher.cancel("", job)
+
+    assert "gone" in launcher.status(handle, job).detail
 
 
 @on_a_server

@@ -1,9 +1,14 @@
 """What the service makes of launchers that fail, are not there any more, or do not know what became of a run."""
 
+import json
+import time
+
 import pytest
+from rollout_records import RECORD
+from training_platform import until
 
 from parallelsearch.schemas.training import LauncherName, RunState
-from trainer.launchers.interface import LauncherUnavailable, Status
+from trainer.launchers.interface import LauncherUnavailable, Status, read_log
 
 RUNS = "/v1/training-runs"
 
@@ -13,11 +18,18 @@ class Cluster:
 
     def __init__(self):
         self.away, self.ended, self.broken = False, [], set()
+        self.taken, self.unheard, self.slow_s, self.waiting = [], False, 0.0, ""
+        self.read_from = []
 
     def check(self, resources):
         pass
 
     def start(self, job):
+        time.sleep(self.slow_s)
+        self._reach(job)
+        self.taken.append(job.run_id)
+        if self.unheard:
+            raise LauncherUnavailable("The cluster's answer did not come.")
         return job.run_id
 
     def _reach(self, run):
@@ -28,14 +40,19 @@ class Cluster:
 
     def status(self, handle, run):
         self._reach(run)
-        return Status(RunState.FAILED, "Gone.") if run.run_id in self.ended else Status(RunState.RUNNING)
+        return (
+            Status(RunState.FAILED, "Gone.")
+            if run.run_id in self.ended
+            else Status(RunState.QUEUED if self.waiting else RunState.RUNNING, self.waiting)
+        )
 
     def cancel(self, handle, run):
         self._reach(run)
         self.ended.append(run.run_id)
 
     def logs(self, handle, run, offset):
-        return b""
+        self.read_from.append(offset)
+        return read_log(run, offset)
 
 
 @pytest.fixture
@@ -93,3 +110,72 @@ def test_a_trainer_without_the_launcher_of_a_run_leaves_it_as_it_is(start_traine
     again = start_trainer(launchers={LauncherName.RAY: cluster})
 
     assert again.delete(f"{RUNS}/{run_id}").json()["state"] == "cancelled"
+
+
+def test_a_run_that_was_taken_without_our_hearing_of_it_is_ended_with_the_order(trainer, cluster, platform):
+    cluster.unheard = True
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    wait_for_detail(trainer, run_id, "did not come")
+
+    assert trainer.run(run_id)["state"] == "queued"
+    assert trainer.delete(f"{RUNS}/{run_id}").json()["state"] == "cancelled"
+    assert set(cluster.taken) == set(cluster.ended) == {run_id}
+
+
+def test_a_run_that_is_cancelled_while_it_is_started_is_ended(trainer, cluster, platform):
+    cluster.slow_s = 0.4
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    until((platform.folder / "runs" / run_id).exists)
+    ended = trainer.delete(f"{RUNS}/{run_id}").json()
+
+    assert ended["state"] == "cancelled"
+    assert cluster.taken == cluster.ended == [run_id]
+
+
+def test_what_a_run_waits_for_is_said_and_taken_back(trainer, cluster, platform):
+    cluster.away = True
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    assert wait_for_detail(trainer, run_id, "cannot be reached")["state"] == "queued"
+    cluster.away, cluster.waiting = False, "It waits for GPUs."
+    assert wait_for_detail(trainer, run_id, "waits for GPUs")["state"] == "running"
+    cluster.away = True
+    wait_for_detail(trainer, run_id, "cannot be reached")
+    cluster.away, cluster.waiting = False, ""
+    wait_for_detail(trainer, run_id, "")
+
+
+def wait_for_detail(trainer, run_id, words):
+    def said():
+        run = trainer.run(run_id)
+        return run if words in run["detail"] and bool(words) == bool(run["detail"]) else None
+
+    return until(said)
+
+
+def test_a_sick_run_that_cannot_be_stopped_now_is_stopped_later(trainer, cluster, platform):
+    small = {"prompts_per_step": 1, "samples_per_prompt": 2, "micro_batch": 2, "steps": 4}
+    health = {"window_steps": 1, "action": "stop"}
+    run_id = trainer.submit(platform.spec(launcher="ray", **small, health=health)).json()["id"]
+    trainer.wait(run_id, "running")
+    cluster.away = True
+    rows = [{**RECORD, "time": float(at), "searches": 1 - at // 2} for at in range(4)]
+    facts = platform.folder / "runs" / run_id / "rollouts" / "facts-a-1.jsonl"
+    facts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    until(lambda: trainer.run(run_id)["flags"])
+    assert trainer.run(run_id)["state"] == "running"
+    cluster.away = False
+
+    assert "searches collapse" in trainer.wait(run_id, "failed")["detail"]
+    assert cluster.ended == [run_id]
+
+
+def test_of_a_huge_log_only_the_end_is_read_for_its_last_lines(trainer, cluster, platform):
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    trainer.wait(run_id, "running")
+    with (platform.folder / "runs" / run_id / "output.log").open("w") as log:
+        log.writelines(f"line {number}\n" for number in range(100_000))
+    cluster.ended.append(run_id)
+    run = trainer.wait(run_id, "failed")
+
+    assert run["last_log_lines"] == [f"line {number}" for number in range(99_950, 100_000)]
+    assert min(cluster.read_from) > 1_000_000

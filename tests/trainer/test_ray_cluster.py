@@ -8,6 +8,7 @@ import psutil
 import pytest
 from ray_node import ray_node
 from service_stand_ins import free_port
+from training_platform import until
 
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job
@@ -61,13 +62,6 @@ def processes_of(command):
         except psutil.Error:
             continue
     return [process for process in found if process.pid != os.getpid()]
-
-
-def until(holds):
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_job_is_started_once_has_its_environment_and_leaves_its_log(launcher, tmp_path):

@@ -3,9 +3,15 @@
 import os
 import signal
 import sqlite3
-import time
 
 import psutil
+from training_platform import until
+
+from parallelsearch.schemas.training import LauncherName, RunState
+from trainer.jobs import JobBuilder
+from trainer.launchers.local import LocalLauncher
+from trainer.service import TrainingRuns
+from trainer.store import Store
 
 RUNS = "/v1/training-runs"
 
@@ -59,8 +65,7 @@ def test_cancelling_ends_every_process_of_the_run(start_trainer, platform):
     trainer = start_trainer()
     run_id = trainer.submit(platform.spec()).json()["id"]
     trainer.wait(run_id, "running")
-    while len(processes_of(run_id)) < 4:
-        pass
+    until(lambda: len(processes_of(run_id)) >= 4)
     run = trainer.delete(f"{RUNS}/{run_id}").json()
 
     assert run["state"] == "cancelled"
@@ -87,9 +92,7 @@ def test_runs_side_by_side_get_gpus_of_their_own(start_trainer, platform):
     narrow, waiting = (trainer.submit(platform.spec()).json()["id"] for _ in range(2))
     for run_id in (wide, narrow):
         trainer.wait(run_id, "running")
-    logs = [next(trainer.get(f"{RUNS}/{run_id}/logs").iter_lines(), "") for run_id in (wide, narrow)]
-    while "" in logs:
-        logs = [next(trainer.get(f"{RUNS}/{run_id}/logs").iter_lines(), "") for run_id in (wide, narrow)]
+    logs = [until(lambda run_id=run_id: trainer.get(f"{RUNS}/{run_id}/logs").text).strip() for run_id in (wide, narrow)]
 
     assert logs == [f"{platform.gpu(0)},{platform.gpu(1)}", platform.gpu(2)]
     assert trainer.run(waiting)["state"] == "queued"
@@ -105,11 +108,7 @@ def test_small_runs_share_gpus_evenly_where_it_is_allowed(start_trainer, platfor
     runs = [trainer.submit(platform.spec()).json()["id"] for _ in range(5)]
     for run_id in runs[:4]:
         trainer.wait(run_id, "running")
-    logs = []
-    for run_id in runs[:4]:
-        while not (lines := list(trainer.get(f"{RUNS}/{run_id}/logs", params={"follow": False}).iter_lines())):
-            time.sleep(0.02)
-        logs += lines
+    logs = [until(lambda run_id=run_id: trainer.get(f"{RUNS}/{run_id}/logs").text).strip() for run_id in runs[:4]]
 
     assert sorted(logs) == [platform.gpu(0)] * 2 + [platform.gpu(1)] * 2
     assert trainer.run(runs[4])["state"] == "queued"
@@ -136,8 +135,7 @@ def test_a_run_that_ended_while_the_trainer_was_away_is_true_after_the_restart(s
     with start_trainer() as first:
         run_id = first.submit(platform.spec()).json()["id"]
         first.wait(run_id, "running")
-    while processes_of(run_id):
-        pass
+    until(lambda: not processes_of(run_id))
 
     assert "exit code 7" in start_trainer().wait(run_id, "failed")["detail"]
 
@@ -181,6 +179,50 @@ def test_following_a_log_streams_until_the_run_ends(start_trainer, platform):
     assert trainer.get(f"{RUNS}/{run_id}/logs", params={"follow": True}).text == "one\ntwo\n"
 
 
+def test_a_log_that_was_cut_is_followed_from_its_new_beginning(start_trainer, platform):
+    gate = platform.folder / "gate"
+    platform.does(f"echo 'a long first line'; while [ ! -e {gate} ]; do sleep 0.05; done; echo two")
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "running")
+    log = platform.folder / "runs" / run_id / "output.log"
+    with trainer.stream("GET", f"{RUNS}/{run_id}/logs", params={"follow": True}) as answer:
+        lines = answer.iter_lines()
+        found = [next(lines)]
+        os.truncate(log, 0)
+        gate.touch()
+        found += lines
+
+    assert found == ["a long first line", "two"]
+
+
+def test_code_of_a_run_does_not_see_the_services_token(start_trainer, platform, monkeypatch):
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    platform.does("env")
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    log = trainer.get(f"{RUNS}/{run_id}/logs").text
+
+    assert f"PARALLELSEARCH_RUN_ID={run_id}" in log
+    assert "ADMIN_TOKEN" not in log
+
+
+def test_a_run_whose_start_was_not_recorded_is_ended_with_its_processes(start_trainer, platform):
+    platform.does("sleep 60")
+    with start_trainer() as trainer:
+        run_id = trainer.submit(platform.spec()).json()["id"]
+        trainer.wait(run_id, "running")
+    with sqlite3.connect(platform.folder / "runs" / "runs.sqlite") as database:
+        database.execute("UPDATE training_runs SET state = 'queued', handle = ''")
+    store = Store(platform.folder / "runs" / "runs.sqlite")
+    runs = TrainingRuns(store, JobBuilder(platform.settings()), {LauncherName.LOCAL: LocalLauncher(grace_s=1)})
+
+    assert runs.cancel(run_id).state is RunState.CANCELLED
+    assert processes_of(run_id) == []
+    store.close()
+
+
 def test_metrics_come_from_the_steps_in_the_log(start_trainer, platform):
     head = "(PPOTrainer pid=1) INFO 11-27 ppo_trainer.py:517] ✨ Global step"
     line = head + " {}: {{'kl': {}, 'rollout/reward_mean': np.float64(1.25), 'actor_lr': 1e-06, 'policy_loss': nan}}"
@@ -190,8 +232,8 @@ def test_metrics_come_from_the_steps_in_the_log(start_trainer, platform):
     trainer.wait(run_id, "succeeded")
 
     assert trainer.get(f"{RUNS}/{run_id}/metrics").json()["steps"] == [
-        {"step": 1, "values": {"kl": 0.5, "rollout/reward_mean": 1.25, "actor_lr": 1e-06}},
-        {"step": 2, "values": {"rollout/reward_mean": 1.25, "actor_lr": 1e-06}},
+        {"step": 1, "values": {"kl": 0.5, "rollout/reward_mean": 1.25, "actor_lr": 1e-06, "not_finite": 1.0}},
+        {"step": 2, "values": {"rollout/reward_mean": 1.25, "actor_lr": 1e-06, "not_finite": 1.0}},
     ]
     assert [step["step"] for step in trainer.get(f"{RUNS}/{run_id}/metrics", params={"since": 1}).json()["steps"]] == [2]
 

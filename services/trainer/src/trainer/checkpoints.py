@@ -11,7 +11,7 @@ import httpx2
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import ConfigurationError, NotFound, UpstreamUnavailable
 from parallelsearch.schemas.training import Checkpoint, Promotion, ReinforcementSpec, RunState
-from trainer.command import MODEL
+from trainer.command import LAST_STEP, MODEL
 from trainer.exports import Export, exports
 from trainer.jobs import JobBuilder
 from trainer.settings import TrainerSettings
@@ -25,12 +25,21 @@ class Checkpoints:
     transport: httpx2.AsyncBaseTransport | None = None
 
     def list(self, run: Run) -> list[Checkpoint]:
-        """Whole exports only, by step; what a reinforcement run ended with is that of its last step."""
+        """Whole exports only, by step; what a run ended with is that of its last step."""
         found = exports(self.jobs.checkpoints(run.id, run.spec))
-        if isinstance(run.spec, ReinforcementSpec) and run.state is RunState.SUCCEEDED:
-            last = Export(run.spec.steps, self.jobs.folder(run.id) / MODEL)
+        if run.state is RunState.SUCCEEDED and (step := self._last_step(run)) is not None:
+            last = Export(step, self.jobs.folder(run.id) / MODEL)
             found = [export for export in found if export.step != last.step or not last.is_whole] + [last]
         return [_describe(export.step, export.folder) for export in found if export.is_whole]
+
+    def _last_step(self, run: Run) -> int | None:
+        """Of a cold start as its processes left it, since only they know how many rows were short enough."""
+        if isinstance(run.spec, ReinforcementSpec):
+            return run.spec.steps
+        try:
+            return int((self.jobs.folder(run.id) / LAST_STEP).read_text())
+        except (OSError, ValueError):
+            return None
 
     async def promote(self, run: Run, step: int) -> Promotion:
         """Asks the policy service to serve a checkpoint.

@@ -17,6 +17,8 @@ ESTIMATORS = {
 WARM_UP = 0.03
 MODEL = "model"
 """Where in its folder a run leaves what it ended with."""
+LAST_STEP = "last_step"
+"""The file in which a cold start says how many steps it made."""
 
 
 @dataclass(frozen=True, slots=True)

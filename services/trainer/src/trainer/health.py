@@ -13,6 +13,8 @@ from parallelsearch.schemas.training import HealthSpec, StepMetrics
 
 OVER_PARALLEL_SHARE, OVER_PARALLEL_RISE = 0.25, 0.1
 FEWEST_SEARCHES, SEARCHES_LEFT = 0.5, 0.5
+NOT_FINITE = "not_finite"
+"""In the values of a step whose KL, loss or gradient was no number any more."""
 MOST_WRONG_WITH_EVIDENCE, WRONG_RISE = 0.4, 0.1
 
 
@@ -70,6 +72,9 @@ def _evidence_ignored(windows: Windows, _: HealthSpec) -> str:
 
 
 def _divergence(windows: Windows, spec: HealthSpec) -> str:
+    gone = sum(NOT_FINITE in step.values for step in windows.steps[-windows.size :])
+    if 2 * gone >= windows.size:
+        return f"divergence: KL, loss or gradient is no number any more in {gone} of the last {windows.size} steps"
     last = windows.last("kl")
     if last is None or abs(last) <= spec.max_kl:
         return ""

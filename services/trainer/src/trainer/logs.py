@@ -22,6 +22,9 @@ async def follow(runs: TrainingRuns, run: Run) -> AsyncIterator[bytes]:
     while True:
         # The state is read before the log, so that nothing written before the end is missed.
         run = await asyncio.to_thread(runs.get, run.id)
+        # A log that somebody has cut is followed from its new beginning.
+        if 0 < await asyncio.to_thread(runs.log_bytes, run) < offset:
+            offset = 0
         async for part in read_all(runs, run, offset):
             offset += len(part)
             yield part

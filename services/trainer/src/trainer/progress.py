@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from parallelsearch.schemas.training import ReinforcementSpec, StepMetrics, TrainingMetrics
+from trainer.health import NOT_FINITE
 from trainer.jobs import JobBuilder
 from trainer.launchers.interface import LOG
 from trainer.records import RolloutRecord, Rollouts
@@ -20,6 +21,7 @@ from trainer.tail import Tail
 _STEP = re.compile(rb"Global step (\d+): \{(.*)\}")
 _VALUE = re.compile(r"'([^']+)': (?:np\.float\d+\()?(-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan))")
 OWN_NAMES = frozenset({"kl", "policy_loss", "actor_grad_norm", "actor_lr", "critic_loss", "ppo_kl", "vllm_kl"})
+LEARNING = frozenset({"kl", "policy_loss", "actor_grad_norm", "critic_loss"})
 MAX_READERS = 32
 Values = dict[str, float]
 
@@ -36,7 +38,8 @@ class Progress:
     _lock: Lock = field(default_factory=Lock)
 
     def metrics(self, run: Run, since: int = 0) -> TrainingMetrics:
-        """Every step after `since`; values that are no number any more (nan, inf) are left out."""
+        """Every step after `since`. Values that are no number any more (nan, inf) are left out; `not_finite` is 1 where one of
+        those is that the policy learns by."""
         return TrainingMetrics(steps=[step for step in self.steps(run) if step.step > since])
 
     def steps(self, run: Run) -> list[StepMetrics]:
@@ -121,7 +124,10 @@ def log_metrics(line: bytes) -> list[tuple[int, Values]]:
     if match is None:
         return []
     numbers = {name: float(value) for name, value in _VALUE.findall(match[2].decode(errors="replace"))}
-    return [(int(match[1]), {name: value for name, value in numbers.items() if math.isfinite(value) and _is_its_own(name)})]
+    found = {name: value for name, value in numbers.items() if math.isfinite(value) and _is_its_own(name)}
+    if any(name in LEARNING and not math.isfinite(value) for name, value in numbers.items()):
+        found[NOT_FINITE] = 1.0
+    return [(int(match[1]), found)]
 
 
 def _is_its_own(name: str) -> bool:

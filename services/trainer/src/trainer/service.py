@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 import structlog
 
@@ -26,14 +28,15 @@ Spec = ReinforcementSpec | SupervisedSpec
 
 @dataclass(frozen=True)
 class TrainingRuns:
-    """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one; `ending` holds
-    runs that are just being ended, which only those who do so take to their final state."""
+    """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one; `starting` is held
+    while a run is started; `ending` holds runs that are just being ended, which only those who do so take to their final state."""
 
     store: Store
     jobs: JobBuilder
     launchers: Mapping[LauncherName, Launcher]
     max_running: int = 1
     ending: set[str] = field(default_factory=set)
+    starting: Lock = field(default_factory=Lock)
 
     def dry_run(self, spec: Spec) -> DryRun:
         """What a submission would start. Paths are checked, resources are not."""
@@ -96,31 +99,42 @@ class TrainingRuns:
             LauncherUnavailable, LaunchRefused: they cannot be ended now; the run stays as it is, and may be ended again.
         """
         while not run.state.is_final:
-            lines: tuple[str, ...] = ()
             self.ending.add(run.id)
             try:
-                if run.state is RunState.RUNNING:
-                    self._launcher(run.spec.launcher).cancel(run.handle, self.jobs.files(run.id))
-                    lines = self._last_lines(run) if state is RunState.FAILED else ()
-                moved = self.store.move(run, state, detail=detail, last_log_lines=lines)
+                # A start that is under way is waited for: what it starts would outlive the run.
+                with self.starting if run.state is RunState.QUEUED else nullcontext():
+                    moved = self._end(self.get(run.id), state, detail)
             finally:
                 self.ending.discard(run.id)
             if moved:
                 return
             run = self.get(run.id)
 
+    def _end(self, run: Run, state: RunState, detail: str) -> bool:
+        """False if the run is somewhere else meanwhile. A queued one has processes if its start was tried and not recorded."""
+        lines: tuple[str, ...] = ()
+        if run.state is RunState.RUNNING or (run.state is RunState.QUEUED and self.jobs.folder(run.id).exists()):
+            self._launcher(run.spec.launcher).cancel(run.handle, self.jobs.files(run.id))
+            lines = self._last_lines(run) if state is RunState.FAILED else ()
+        return self.store.move(run, state, detail=detail, last_log_lines=lines)
+
     def read_log(self, run: Run, offset: int) -> bytes:
         return self._launcher(run.spec.launcher).logs(run.handle, self.jobs.files(run.id), offset)
+
+    def log_bytes(self, run: Run) -> int:
+        """How much of the run's output lies with its files."""
+        path = self.jobs.files(run.id).log
+        return path.stat().st_size if path.is_file() else 0
 
     def advance(self) -> None:
         """One round: asks the launchers about running runs, then starts queued ones in order while there is room."""
         for run in self.store.list(RunState.RUNNING):
-            self._apart(self._refresh, run)
+            self.apart(self._refresh, run)
         for run in self.store.list(RunState.QUEUED):
             if self._has_room(run):
-                self._apart(self._start, run)
+                self.apart(self._start, run)
 
-    def _apart(self, step: Callable[[Run], None], run: Run) -> None:
+    def apart(self, step: Callable[[Run], None], run: Run) -> None:
         """Takes the step with one run; what goes wrong with it holds up no other, shows in it and is tried again next round."""
         try:
             step(run)
@@ -138,16 +152,18 @@ class TrainingRuns:
 
     def _start(self, run: Run) -> None:
         launcher = self._launcher(run.spec.launcher)
-        try:
-            job = self.jobs.build(run.id, run.spec)
-            self.jobs.prepare(job, run.spec)
-            handle = launcher.start(job)
-        except (InvalidInput, OSError) as error:
-            self.store.move(run, RunState.FAILED, detail=str(error))
-            return
-        self.store.set_handle(run, handle)
-        if not self.store.move(run, RunState.RUNNING):
-            launcher.cancel(handle, job)
+        with self.starting:
+            if self.get(run.id).state is not RunState.QUEUED:
+                return
+            try:
+                job = self.jobs.build(run.id, run.spec)
+                self.jobs.prepare(job, run.spec)
+                handle = launcher.start(job)
+            except (InvalidInput, OSError) as error:
+                self._end(run, RunState.FAILED, str(error))
+                return
+            self.store.set_handle(run, handle)
+            self.store.move(run, RunState.RUNNING)
 
     def _refresh(self, run: Run) -> None:
         status = self._launcher(run.spec.launcher).status(run.handle, self.jobs.files(run.id))
@@ -169,7 +185,7 @@ class TrainingRuns:
             log.warning("checkpoints_not_tidied", run=run.id, detail=str(error))
 
     def _last_lines(self, run: Run) -> tuple[str, ...]:
-        tail, offset = b"", 0
+        tail, offset = b"", max(self.log_bytes(run) - TAIL_BYTES, 0)
         while part := self.read_log(run, offset):
             offset += len(part)
             tail = (tail + part)[-TAIL_BYTES:]

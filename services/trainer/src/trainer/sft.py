@@ -16,7 +16,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from trainer.adapters import merge_adapter
-from trainer.command import MODEL
+from trainer.command import LAST_STEP, MODEL
 from trainer.data.cold_start import ColdStartRow
 from trainer.data.encoding import Encoded, encode
 
@@ -51,13 +51,30 @@ class ColdStartDataset(torch.utils.data.Dataset[Item]):  # type: ignore[misc]  #
         )
 
 
+def counting(trainer: type[Any], steps: list[int]) -> type[Any]:
+    """OpenRLHF's trainer, which also says in `steps` which it has made."""
+
+    class CountingTrainer(trainer):  # type: ignore[misc]
+        def save_logs_and_checkpoints(self, args: Any, global_step: int, *rest: Any, **more: Any) -> Any:
+            steps.append(int(global_step))
+            return super().save_logs_and_checkpoints(args, global_step, *rest, **more)
+
+    return CountingTrainer
+
+
 def main() -> None:
     import openrlhf.datasets
+    from openrlhf.trainer import sft_trainer
 
+    steps: list[int] = []
     openrlhf.datasets.SFTDataset = ColdStartDataset
+    sft_trainer.SFTTrainer = counting(sft_trainer.SFTTrainer, steps)
     runpy.run_module("openrlhf.cli.train_sft", run_name="__main__", alter_sys=True)
     if os.environ.get("RANK", "0") == "0":
-        merge_adapter(Path(os.environ["TRAINER_RUN_FOLDER"]) / MODEL)
+        folder = Path(os.environ["TRAINER_RUN_FOLDER"])
+        merge_adapter(folder / MODEL)
+        if steps:
+            (folder / LAST_STEP).write_text(str(steps[-1]))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Doctor:
         metrics.show_states(everyone)
         running = [run for run in everyone if run.state is RunState.RUNNING]
         for run in running:
-            self._look_at(run)
+            self.runs.apart(self._look_at, run)
         for run_id in set(self._seen) - {run.id for run in running}:
             del self._seen[run_id]
             metrics.forget(run_id)
@@ -40,7 +40,6 @@ class Doctor:
         steps = self.progress.steps(run)
         if not steps or steps[-1].step == self._seen.get(run.id):
             return
-        self._seen[run.id] = steps[-1].step
         health = run.spec.health if isinstance(run.spec, ReinforcementSpec) else None
         flags = diagnose(steps, health) if health else ()
         metrics.show_step(run.id, steps[-1], len(flags))
@@ -49,6 +48,8 @@ class Doctor:
             self.runs.store.set_flags(run, flags)
         if flags and health and health.action == "stop":
             self.runs.end(run, RunState.FAILED, f"Stopped at step {steps[-1].step}: {'; '.join(flags)}.")
+        # Last, so that what did not work is tried again before the next step.
+        self._seen[run.id] = steps[-1].step
 
 
 async def watch(runs: TrainingRuns, doctor: Doctor, every_s: float) -> None:

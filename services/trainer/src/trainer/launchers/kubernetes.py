@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,13 @@ from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_jo
 
 TIMEOUT_S = 15
 RAY = {"group": "ray.io", "version": "v1", "plural": "rayjobs"}
-RAY_STATES = {"Complete": RunState.SUCCEEDED, "Failed": RunState.FAILED, "Running": RunState.RUNNING}
+RAY_STATES = {
+    "Complete": RunState.SUCCEEDED,
+    "Failed": RunState.FAILED,
+    "ValidationFailed": RunState.FAILED,
+    "Running": RunState.RUNNING,
+}
+WAITS = "The cluster has taken the run and not started it yet."
 
 
 class KubernetesLauncher:
@@ -61,12 +67,8 @@ class KubernetesLauncher:
             raise LauncherUnavailable(f"Kubernetes cannot say how {handle} is: {_message(error)}") from error
 
     def _job_status(self, run: RunFiles) -> Status:
-        found = self._batch.read_namespaced_job_status(run.run_id, self._settings.namespace, _request_timeout=TIMEOUT_S).status
-        for condition in found.conditions or []:
-            if condition.status == "True" and condition.type in {"Complete", "Failed"}:
-                state = RunState.SUCCEEDED if condition.type == "Complete" else RunState.FAILED
-                return Status(state, _sentence(condition.reason, condition.message) if state is RunState.FAILED else "")
-        return Status(RunState.RUNNING if found.active else RunState.QUEUED)
+        found = self._batch.read_namespaced_job_status(run.run_id, self._settings.namespace, _request_timeout=TIMEOUT_S)
+        return job_state(found.status)
 
     def _ray_status(self, run: RunFiles) -> Status:
         found = self._custom.get_namespaced_custom_object(
@@ -75,24 +77,40 @@ class KubernetesLauncher:
         state = RAY_STATES.get(found.get("jobDeploymentStatus", ""), RunState.QUEUED)
         if state is RunState.SUCCEEDED and found.get("jobStatus") != "SUCCEEDED":
             state = RunState.FAILED
-        return Status(state, _sentence(found.get("reason"), found.get("message")) if state is RunState.FAILED else "")
+        if state is RunState.FAILED:
+            return Status(state, _sentence(found.get("reason"), found.get("message")))
+        return Status(state, WAITS if state is RunState.QUEUED else "")
 
     def cancel(self, handle: str, run: RunFiles) -> None:
-        """Deletes the object and, in the background, its pods."""
+        """Deletes the object and, in the background, its pods; without a handle (its start was not recorded) of either kind."""
         options = {"namespace": self._settings.namespace, "propagation_policy": "Background", "_request_timeout": TIMEOUT_S}
-        try:
-            with _named():
-                if handle.startswith("rayjob/"):
-                    self._custom.delete_namespaced_custom_object(**RAY, name=run.run_id, **options)
-                else:
-                    self._batch.delete_namespaced_job(run.run_id, **options)
-        except ApiException as error:
-            if error.status != 404:
-                raise LauncherUnavailable(f"Kubernetes did not end {handle}: {_message(error)}") from error
+        if not handle.startswith("job/"):
+            _delete(self._custom.delete_namespaced_custom_object, f"rayjob/{run.run_id}", **RAY, name=run.run_id, **options)
+        if not handle.startswith("rayjob/"):
+            _delete(self._batch.delete_namespaced_job, f"job/{run.run_id}", name=run.run_id, **options)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         """From the run's files, on the claim that the run writes to."""
         return read_log(run, offset)
+
+
+def job_state(found: kubernetes.client.V1JobStatus) -> Status:
+    for condition in found.conditions or []:
+        if condition.status == "True" and condition.type in {"Complete", "Failed"}:
+            state = RunState.SUCCEEDED if condition.type == "Complete" else RunState.FAILED
+            return Status(state, _sentence(condition.reason, condition.message) if state is RunState.FAILED else "")
+    # Active pods are also those that wait for a node; servers before 1.24 do not tell them apart.
+    runs = found.active if found.ready is None else found.ready
+    return Status(RunState.RUNNING) if runs else Status(RunState.QUEUED, WAITS)
+
+
+def _delete(call: Callable[..., Any], what: str, **arguments: Any) -> None:
+    try:
+        with _named():
+            call(**arguments)
+    except ApiException as error:
+        if error.status != 404:
+            raise LauncherUnavailable(f"Kubernetes did not end {what}: {_message(error)}") from error
 
 
 def _client(settings: KubernetesSettings) -> Any:

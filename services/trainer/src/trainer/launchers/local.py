@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,8 +28,11 @@ RAY = {
     "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "8000000000",
     "RAY_prestart_worker_first_driver": "0",
 }
+NOT_FOR_RUNS = {"ADMIN_TOKEN"}
+"""What the service knows and code of a run's own must not."""
 EXIT_CODE = "exit_code"
 NO_SPACE = 1_000_000
+LOOK_EVERY_S = 0.05
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
 WRAPPER = 'set +e; "$@"; code=$?; echo $code > "$0.new" && mv "$0.new" "$0"; exit $code'
 
@@ -83,7 +87,8 @@ class LocalLauncher:
 
     def _spawn(self, job: Job, gpus: str) -> psutil.Process:
         command = ["/bin/sh", "-c", WRAPPER, str(job.folder.resolve() / EXIT_CODE), *job.command]
-        environment = {**os.environ, **job.environment, RUN_ID: job.run_id, VISIBLE: gpus, "PYTHONUNBUFFERED": "1"}
+        inherited = {name: value for name, value in os.environ.items() if name not in NOT_FOR_RUNS}
+        environment = {**inherited, **job.environment, RUN_ID: job.run_id, VISIBLE: gpus, "PYTHONUNBUFFERED": "1"}
         environment |= {name: value.format(run_id=job.run_id) for name, value in RAY.items()}
         with job.log.open("ab") as log:
             process = subprocess.Popen(
@@ -114,10 +119,12 @@ class LocalLauncher:
         if leader is not None:
             found |= {process.pid: process for process in [leader, *leader.children(recursive=True)]}
         for signal_ in (signal.SIGTERM, signal.SIGKILL):
-            alive = [process for process in found.values() if process.is_running()]
-            for process in alive:
-                _send(process, signal_)
-            psutil.wait_procs(alive, timeout=self._grace_s)
+            until = time.monotonic() + self._grace_s
+            for process in found.values():
+                if _lives(process):
+                    _send(process, signal_)
+            while any(map(_lives, found.values())) and time.monotonic() < until:
+                time.sleep(LOOK_EVERY_S)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         return read_log(run, offset)
@@ -138,6 +145,14 @@ def _leader(handle: str) -> psutil.Process | None:
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except (psutil.NoSuchProcess, ValueError):
         return None
+
+
+def _lives(process: psutil.Process) -> bool:
+    """One that has ended and waits to be asked for is over: in a container, whose first process the trainer is, nobody asks."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _processes_of(run_id: str) -> Iterator[psutil.Process]:

@@ -12,6 +12,7 @@ from trainer.launchers.interface import Job, with_log
 
 OWNER = {"app.kubernetes.io/name": "parallelsearch-trainer", "app.kubernetes.io/managed-by": "parallelsearch-trainer"}
 RUN_LABEL = "parallelsearch.run"
+CONTAINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 class KubernetesSettings(BaseModel):
@@ -67,6 +68,7 @@ def ray_job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": settings.ttl_s,
             "backoffLimit": 0,
+            "submitterPodTemplate": {"metadata": {"labels": _labels(job)}, "spec": _submitter(settings)},
             "rayClusterSpec": {
                 "rayVersion": settings.ray_version,
                 "headGroupSpec": {"rayStartParams": {"num-gpus": "0"}, "template": head},
@@ -103,7 +105,7 @@ def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, g
         "env": [{"name": name, "value": value} for name, value in sorted(environment.items())],
         "envFrom": [{"secretRef": {"name": name}} for name in settings.secrets],
         "resources": {"limits": limits, "requests": limits},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": CONTAINED,
         "volumeMounts": mounts,
     }
     if command is not None:
@@ -122,6 +124,26 @@ def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, g
     if settings.service_account:
         spec["serviceAccountName"] = settings.service_account
     return {"metadata": {"labels": _labels(job)}, "spec": spec}
+
+
+def _submitter(settings: KubernetesSettings) -> dict[str, Any]:
+    """The pod that hands the job to the run's cluster: KubeRay fills the command in, and would leave out what `restricted` asks."""
+    container = {
+        "name": "ray-job-submitter",
+        "image": settings.image,
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "resources": {"limits": {"memory": "1Gi", "cpu": "1"}, "requests": {"memory": "256Mi", "cpu": "100m"}},
+        "securityContext": CONTAINED,
+    }
+    return {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _user(settings.user),
+        "nodeSelector": settings.node_selector,
+        "tolerations": list(settings.tolerations),
+    }
 
 
 def _user(number: int) -> dict[str, Any]:
