@@ -4,13 +4,16 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from processes import wait_for
 from safetensors.numpy import save_file
 
+from parallelsearch.schemas.training import SPEC, RunState
 from trainer.exports import drop_old, drop_torn, exports
+from trainer.store import Run, Store, now
 
 RUNS = "/v1/training-runs"
 
@@ -87,6 +90,24 @@ def test_when_the_disk_fills_the_last_good_checkpoint_stays_and_the_run_says_why
 
     assert "is full" in run["detail"]
     assert [entry["step"] for entry in trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]] == [20]
+
+
+def test_a_run_that_fills_the_disk_before_its_start_is_recorded_is_failed_and_tidied(start_trainer, platform, small_disk):
+    """As if it had been faster than the record of its start: the disk is full of what it left, and it is queued."""
+    good, runs = write(platform.folder / "good", 20), small_disk / "runs"
+    store = Store(runs / "runs.sqlite")
+    run_id = store.add(Run("run-fast", RunState.QUEUED, SPEC.validate_python(platform.spec()), now())).id
+    shutil.copytree(good, runs / run_id / "checkpoints" / good.name)
+    torn = shutil.copytree(good, runs / run_id / "checkpoints" / "global_step40_hf") / "model.safetensors"
+    os.truncate(torn, 40)
+    with suppress(OSError), torn.open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    store.close()
+    run = start_trainer(runs_dir=runs).wait(run_id, "failed")
+
+    assert "is full" in run["detail"]
+    assert [export.step for export in exports(runs / run_id / "checkpoints")] == [20]
 
 
 def test_a_full_disk_refuses_runs_in_a_sentence_and_states_are_right_once_there_is_room(start_trainer, platform, small_disk):

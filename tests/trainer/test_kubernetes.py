@@ -15,7 +15,7 @@ from manifests import unrestricted
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, with_log
 from trainer.launchers.kubernetes import KubernetesLauncher, job_state
-from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
+from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest, script, script_file
 
 RUNS = "/v1/training-runs"
 SETTINGS = {
@@ -119,10 +119,22 @@ def test_several_nodes_are_a_ray_job_with_a_worker_on_each(settings, tmp_path):
     (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
     head = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
 
-    assert "'b c'" in spec["entrypoint"]
     assert workers["replicas"] == workers["maxReplicas"] == 3
     assert workers["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
     assert "nvidia.com/gpu" not in head["resources"]["limits"]
+
+
+def test_the_command_of_a_ray_job_survives_the_shells_on_its_way(settings, tmp_path):
+    """KubeRay's submitter gives it to bash, `ray job submit` joins the words as for Windows, Ray gives that to a shell."""
+    job = replace(a_job(tmp_path, nodes=2), command=("sh", "-c", 'echo "$0" and $#; exit 5', "b  c", "d"))
+    entrypoint = ray_job_manifest(job, settings)["spec"]["entrypoint"]
+    job.folder.mkdir()
+    script_file(job).write_text(script(job))
+    words = subprocess.run(["bash", "-c", f"printf '%s\\n' {entrypoint}"], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(["bash", "-c", subprocess.list2cmdline(words.splitlines())], capture_output=True, text=True)
+
+    assert done.returncode == 5
+    assert done.stdout == job.log.read_text() == "b  c and 1\n"
 
 
 @on_a_server

@@ -122,6 +122,16 @@ def test_a_run_that_was_taken_without_our_hearing_of_it_is_ended_with_the_order(
     assert set(cluster.taken) == set(cluster.ended) == {run_id}
 
 
+def test_what_a_cancelled_run_left_half_written_is_removed(trainer, cluster, platform):
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    trainer.wait(run_id, "running")
+    torn = platform.folder / "runs" / run_id / "checkpoints" / "global_step20_hf"
+    torn.mkdir(parents=True)
+    trainer.delete(f"{RUNS}/{run_id}")
+
+    assert not torn.exists()
+
+
 def test_a_run_that_is_cancelled_while_it_is_started_is_ended(trainer, cluster, platform):
     cluster.slow_s = 0.4
     run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]

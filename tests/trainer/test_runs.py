@@ -73,6 +73,18 @@ def test_cancelling_ends_every_process_of_the_run(start_trainer, platform):
     assert trainer.delete(f"{RUNS}/{run_id}").json() == run
 
 
+def test_what_a_run_left_behind_is_ended_with_it_and_frees_its_gpu(start_trainer, platform):
+    platform.does("trap '' TERM; setsid sleep 60 & setsid sleep 60 & exit 3")
+    trainer = start_trainer(max_running=2)
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    run = trainer.wait(run_id, "failed")
+
+    assert "exit code 3" in run["detail"]
+    assert processes_of(run_id) == []
+    platform.does("exit 0")
+    assert trainer.wait(trainer.submit(platform.spec()).json()["id"], "succeeded")
+
+
 def test_runs_wait_for_their_turn_and_a_queued_one_can_be_cancelled(start_trainer, platform):
     platform.does("sleep 60")
     trainer = start_trainer()
@@ -151,6 +163,19 @@ def test_a_run_whose_start_was_not_recorded_is_found_and_not_started_twice(start
 
     assert len([p for p in processes_of(run_id) if p.name() == "sh"]) == 1
     trainer.delete(f"{RUNS}/{run_id}")
+
+
+def test_a_run_that_was_over_before_its_start_was_recorded_is_not_run_again(start_trainer, platform):
+    platform.does("echo once; exit 5")
+    with start_trainer() as first:
+        run_id = first.submit(platform.spec()).json()["id"]
+        first.wait(run_id, "failed")
+    with sqlite3.connect(platform.folder / "runs" / "runs.sqlite") as database:
+        database.execute("UPDATE training_runs SET state = 'queued', handle = '', detail = ''")
+    again = start_trainer()
+
+    assert "exit code 5" in again.wait(run_id, "failed")["detail"]
+    assert again.get(f"{RUNS}/{run_id}/logs").text == "once\n"
 
 
 def test_a_run_of_another_version_hides_no_other(start_trainer, platform):

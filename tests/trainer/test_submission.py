@@ -24,6 +24,14 @@ def test_submitting_twice_with_one_key_gives_one_run(start_trainer, platform):
     assert "Idempotency-Key" in other.json()["detail"]
 
 
+@pytest.mark.parametrize("key", ["", "k" * 201])
+def test_a_key_of_no_or_too_many_letters_is_refused(start_trainer, platform, key):
+    trainer = start_trainer()
+
+    assert trainer.submit(platform.spec(), **{"Idempotency-Key": key}).status_code == 422
+    assert trainer.get(RUNS).json()["runs"] == []
+
+
 def test_a_key_still_gives_its_run_when_the_files_have_gone(start_trainer, platform):
     trainer = start_trainer()
     first = trainer.submit(platform.spec(), **{"Idempotency-Key": "k"}).json()["id"]

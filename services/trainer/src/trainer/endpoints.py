@@ -20,7 +20,7 @@ from trainer.dependencies import Admin, RunCheckpoints, RunProgress, Runs
 from trainer.logs import follow, read_all
 
 router = APIRouter(prefix="/v1/training-runs", tags=["training runs"])
-IdempotencyKey = Annotated[str | None, Header(max_length=200)]
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 
 
 @router.post("", status_code=201, dependencies=[Admin])

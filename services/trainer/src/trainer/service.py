@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from pathlib import Path
 from threading import Lock
 
@@ -115,6 +116,8 @@ class TrainingRuns:
         lines: tuple[str, ...] = ()
         if run.state is RunState.RUNNING or (run.state is RunState.QUEUED and self.jobs.folder(run.id).exists()):
             self._launcher(run.spec.launcher).cancel(run.handle, self.jobs.files(run.id))
+            # First, since it may make the room that the record of the end takes.
+            self._tidy(run, ended=True)
             lines = self._last_lines(run) if state is RunState.FAILED else ()
         return self.store.move(run, state, detail=detail, last_log_lines=lines)
 
@@ -140,7 +143,8 @@ class TrainingRuns:
             step(run)
         except ParallelSearchError as error:
             log.warning("run_not_advanced", run=run.id, detail=error.detail)
-            self.store.note(run, error.detail)
+            with suppress(ParallelSearchError):
+                self.store.note(run, error.detail)
         except Exception:
             log.exception("run_not_advanced", run=run.id)
 
@@ -159,8 +163,12 @@ class TrainingRuns:
                 job = self.jobs.build(run.id, run.spec)
                 self.jobs.prepare(job, run.spec)
                 handle = launcher.start(job)
-            except (InvalidInput, OSError) as error:
-                self._end(run, RunState.FAILED, str(error))
+            except InvalidInput as error:
+                self._end(run, RunState.FAILED, error.detail)
+                return
+            except OSError as error:
+                why = f"the disk of {self.jobs.folder(run.id)} is full" if error.errno == ENOSPC else str(error)
+                self._end(run, RunState.FAILED, f"The run cannot be laid out: {why}.")
                 return
             self.store.set_handle(run, handle)
             self.store.move(run, RunState.RUNNING)

@@ -14,7 +14,7 @@ from kubernetes.client.exceptions import ApiException
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log, without_cluster
-from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest
+from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest, script, script_file
 
 TIMEOUT_S = 15
 RAY = {"group": "ray.io", "version": "v1", "plural": "rayjobs"}
@@ -44,6 +44,8 @@ class KubernetesLauncher:
         try:
             with _named():
                 if ray:
+                    job.folder.mkdir(parents=True, exist_ok=True)
+                    script_file(job).write_text(script(job))
                     body = ray_job_manifest(job, self._settings)
                     self._custom.create_namespaced_custom_object(
                         **RAY, namespace=self._settings.namespace, body=body, _request_timeout=TIMEOUT_S

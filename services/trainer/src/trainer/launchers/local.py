@@ -31,6 +31,8 @@ RAY = {
 NOT_FOR_RUNS = {"ADMIN_TOKEN"}
 """What the service knows and code of a run's own must not."""
 EXIT_CODE = "exit_code"
+ENDED = "0:0"
+"""The handle of a run that was over before its start was recorded."""
 NO_SPACE = 1_000_000
 LOOK_EVERY_S = 0.05
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
@@ -72,6 +74,8 @@ class LocalLauncher:
         executable = job.command[0]
         if shutil.which(executable) is None:
             raise LaunchRefused(f"{executable} is not there: make OpenRLHF's environment first (see docs/training.md).")
+        if (job.folder / EXIT_CODE).exists():
+            return ENDED
         running = next(_processes_of(job.run_id), None)
         if running is None:
             running = self._spawn(job, self._free_gpus(job.resources.gpus_per_node))
@@ -103,8 +107,10 @@ class LocalLauncher:
         return psutil.Process(process.pid)
 
     def status(self, handle: str, run: RunFiles) -> Status:
+        """Of a run that is over, what it left behind is ended, or it would keep its GPUs."""
         if _leader(handle) is not None:
             return Status(RunState.RUNNING)
+        self.cancel(handle, run)
         try:
             code = int((run.folder / EXIT_CODE).read_text())
         except (OSError, ValueError):
@@ -114,16 +120,18 @@ class LocalLauncher:
         return Status(RunState.FAILED, f"The run ended with exit code {code}.")
 
     def cancel(self, handle: str, run: RunFiles) -> None:
-        leader = _leader(handle)
-        found = {process.pid: process for process in _processes_of(run.run_id)}
-        if leader is not None:
-            found |= {process.pid: process for process in [leader, *leader.children(recursive=True)]}
-        for signal_ in (signal.SIGTERM, signal.SIGKILL):
+        """Asks, then kills; looks again for what was started in between."""
+        found: dict[int, psutil.Process] = {}
+        for signal_ in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
+            leader = _leader(handle)
+            found |= {process.pid: process for process in _processes_of(run.run_id)}
+            if leader is not None:
+                found |= {process.pid: process for process in [leader, *leader.children(recursive=True)]}
+            alive = [process for process in found.values() if _lives(process)]
+            for process in alive:
+                _send(process, signal_)
             until = time.monotonic() + self._grace_s
-            for process in found.values():
-                if _lives(process):
-                    _send(process, signal_)
-            while any(map(_lives, found.values())) and time.monotonic() < until:
+            while any(map(_lives, alive)) and time.monotonic() < until:
                 time.sleep(LOOK_EVERY_S)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:

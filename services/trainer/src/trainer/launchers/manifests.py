@@ -56,7 +56,11 @@ def job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
 
 
 def ray_job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
-    """A cluster of its own for the run: a head without GPUs, and a worker on each node."""
+    """A cluster of its own for the run: a head without GPUs, and a worker on each node.
+
+    Its entrypoint is a file with `script`, which lies with the run's: KubeRay's submitter and `ray job submit` each quote the words
+    of an entrypoint anew, and not so that what a shell is to see last stays as it is.
+    """
     head, worker = (_pod(job, settings, None, gpus=gpus) for gpus in (0, job.resources.gpus_per_node))
     nodes = job.resources.nodes
     return {
@@ -64,7 +68,7 @@ def ray_job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
         "kind": "RayJob",
         "metadata": {"name": job.run_id, "namespace": settings.namespace, "labels": _labels(job)},
         "spec": {
-            "entrypoint": shlex.join(with_log(job)),
+            "entrypoint": shlex.join(["/bin/sh", str(script_file(job))]),
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": settings.ttl_s,
             "backoffLimit": 0,
@@ -85,6 +89,15 @@ def ray_job_manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
             },
         },
     }
+
+
+def script_file(job: Job) -> Path:
+    return job.folder / "entrypoint.sh"
+
+
+def script(job: Job) -> str:
+    """What a RayJob runs."""
+    return f"exec {shlex.join(with_log(job))}\n"
 
 
 def _labels(job: Job) -> dict[str, str]:
