@@ -33,9 +33,10 @@ from retriever.corpus.reading import read_corpus
 from retriever.documents.changes import Replace
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.resolve import resolve
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import DocumentRules
 from retriever.index.opened import open_index
+from retriever.index.plan import BuildPlan
 from retriever.searcher import Ask, Searcher, Served
 
 SIZES = ((128, 16), (192, 24), (384, 48))

@@ -17,15 +17,18 @@ from pathlib import Path
 import numpy as np
 import orjson
 from encoder_choice import Question, cut, questions_of
+from numpy.typing import NDArray
 from serving import markdown, write_report
 
+from parallelsearch.evaluation.statistics import paired_bootstrap
 from parallelsearch.rollout.types import Passage
 from parallelsearch.schemas.retrieval import Method
 from retriever.corpus.reading import read_corpus
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.resolve import resolve
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.opened import open_index
+from retriever.index.plan import BuildPlan
 from retriever.reranking import Reranker
 from retriever.searcher import Ask, Searcher, Served
 
@@ -43,16 +46,26 @@ class Row:
     encoder: str
     recall_at_3: float
     mrr_at_10: float
+    over_dense: str
+    """How much more recall@3 has than dense search with the same encoder, and its 95 % interval, in points."""
 
 
-def scored(rows: list[tuple[Passage, ...]], questions: list[Question]) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Scores:
+    """One number a question."""
+
+    recall_at_3: NDArray[np.float64]
+    mrr_at_10: NDArray[np.float64]
+
+
+def scored(rows: list[tuple[Passage, ...]], questions: list[Question]) -> Scores:
     shares, reciprocals = [], []
     for passages, question in zip(rows, questions, strict=True):
         titles = [passage.title for passage in passages]
         shares.append(len(set(titles[:3]) & question.supporting_titles) / len(question.supporting_titles))
         ranks = [rank for rank, title in enumerate(titles[:DEPTH], start=1) if title in question.supporting_titles]
         reciprocals.append(1 / ranks[0] if ranks else 0.0)
-    return round(float(np.mean(shares)), 4), round(float(np.mean(reciprocals)), 4)
+    return Scores(np.array(shares), np.array(reciprocals))
 
 
 def index_of(work: Path, data: Path, data_set: str, encoder: str, size: int, questions: list[Question]) -> Path:
@@ -69,13 +82,25 @@ def index_of(work: Path, data: Path, data_set: str, encoder: str, size: int, que
 def measure(folder: Path, data_set: str, encoder: str, questions: list[Question], reranker: Reranker | None) -> list[Row]:
     index = open_index(folder, precision="auto")
     searcher = Searcher({"": Served(index, QueryVectors(index.encoder, 10_000))}, reranker)
-    rows = []
+    rows: list[Row] = []
+    dense: Scores | None = None
     for method in (*METHODS, "rerank") if reranker is not None else METHODS:
-        found = searcher.run([Ask(question.text, method) for question in questions], DEPTH).rows
-        name = "–" if method == "bm25" else encoder
-        rows.append(Row(data_set, len(index.corpus), len(questions), method, name, *scored(found, questions)))
+        found = scored(searcher.run([Ask(question.text, method) for question in questions], DEPTH).rows, questions)
+        dense = dense or found
+        means = round(float(found.recall_at_3.mean()), 4), round(float(found.mrr_at_10.mean()), 4)
+        rows.append(Row(data_set, len(index.corpus), len(questions), method, encoder, *means, more(found, dense)))
     index.close()
     return rows
+
+
+def more(found: Scores, dense: Scores) -> str:
+    if found is dense:
+        return "–"
+    ones = np.ones((1, len(dense.recall_at_3)))
+    (paired,) = paired_bootstrap((found.recall_at_3[None], ones), (dense.recall_at_3[None], ones), seed=1)
+    if paired is None:
+        return "–"
+    return f"{100 * paired.difference:+.1f} [{100 * paired.interval.low:+.1f}, {100 * paired.interval.high:+.1f}]"
 
 
 def main() -> None:
@@ -96,7 +121,7 @@ def main() -> None:
             for row in measure(folder, data_set, encoder, questions, reranker):
                 rows[row.data_set, row.method, row.encoder] = row
     found = list(rows.values())
-    table = markdown("data set | passages | questions | method | encoder | recall@3 | MRR@10", found)
+    table = markdown("data set | passages | questions | method | encoder | recall@3 | MRR@10 | over dense, points [95 %]", found)
     if chosen.passages:
         table += "\nCut: every passage with a supporting title of an eval question, filled up with others, evenly spread.\n"
     write_report("retrieval_quality", "Retrieval quality by method", table, [asdict(row) for row in found])

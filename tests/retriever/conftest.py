@@ -9,7 +9,8 @@ from fastapi.testclient import TestClient
 from retriever.app import create_app, open_retriever
 from retriever.encoders.load import load
 from retriever.encoders.resolve import resolve
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
+from retriever.index.plan import BuildPlan
 from retriever.settings import RetrieverSettings
 
 PASSAGES = 40

@@ -8,9 +8,10 @@ import pytest
 
 from parallelsearch.errors import ConfigurationError, CorpusError, IndexMismatch
 from retriever.encoders.resolve import resolve
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import read_manifest
 from retriever.index.opened import open_index
+from retriever.index.plan import BuildPlan
 
 
 def snapshot(folder):

@@ -1,14 +1,20 @@
 """The approximate kinds: built from the same blocks, measured against exact search, served like the flat one."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from retriever.index.blocks import Blocks
-from retriever.index.build import BuildPlan, build
-from retriever.index.kinds import TARGET_RECALL, assemble, cells_for, recall
+from retriever.corpus.reading import CorpusPassage
+from retriever.corpus.store import CorpusStore, CorpusWriter
+from retriever.index.blocks import PART, Blocks, encode_blocks
+from retriever.index.build import build
+from retriever.index.kinds import TARGET_RECALL, assemble, recall, write_vectors
 from retriever.index.manifest import EXACT
 from retriever.index.opened import open_index
+from retriever.index.plan import BuildPlan
 from retriever.index.search import FlatSearch, open_search
+from retriever.index.training import cells_for, trained_ivf
 
 ROWS, DIMENSION, BLOCK = 3_000, 32, 700
 
@@ -94,3 +100,41 @@ def test_a_small_corpus_is_built_opened_and_searched_whole(kind, tmp_path, write
     _, found = index.search.search(index.encoder.encode_queries([rows[0]["title"]]), 20)
     assert sorted(row for row in found[0].tolist() if row >= 0) == list(range(9))
     assert set(found[0].tolist()[9:]) == {-1}
+
+
+class Ones:
+    """An encoder that costs nothing."""
+
+    def __init__(self, identity):
+        self.identity = identity
+
+    def encode_passages(self, texts):
+        return np.ones((len(texts), self.identity.dimension), np.float32)
+
+
+def peak_bytes(work):
+    """Of what Python and numpy hold while it runs; FAISS's own memory is not seen."""
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_a_build_holds_a_part_of_a_block_and_not_the_block(tmp_path, minilm):
+    with CorpusWriter(tmp_path) as writer:
+        for number in range(8 * PART):
+            writer.append(CorpusPassage(str(number), "title", "text " * 20))
+    blocks, part = Blocks(tmp_path, 8 * PART, 8 * PART), PART * minilm.identity.dimension * 4
+    corpus = CorpusStore(tmp_path)
+    assert peak_bytes(lambda: encode_blocks(blocks, corpus, Ones(minilm.identity))) < 2 * part
+    assert np.load(tmp_path / "block-0000000.npy").shape == (8 * PART, minilm.identity.dimension)
+    assert peak_bytes(lambda: write_vectors(blocks, tmp_path / "vectors.npy", minilm.identity.dimension)) < 1.5 * part
+    assert (tmp_path / "vectors.npy").read_bytes() == (tmp_path / "block-0000000.npy").read_bytes()
+
+
+def test_training_holds_the_sample_in_8_bits(tmp_path):
+    rows = 20 * PART
+    np.save(tmp_path / "block-0000000.npy", unit(np.random.default_rng(4).normal(size=(rows, DIMENSION))))
+    blocks, part = Blocks(tmp_path, rows, rows), PART * DIMENSION * 4
+    assert peak_bytes(lambda: trained_ivf(blocks, DIMENSION)) < rows * DIMENSION + 6 * part

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.lexical import RRF_CONSTANT, fuse
+from retriever.index.plan import BuildPlan
 from retriever.settings import RetrieverSettings
 
 ODD_WORD = {"id": "odd", "title": "Zyxgor", "text": "The Zyxgor is a brass instrument of the village band."}

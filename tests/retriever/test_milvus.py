@@ -8,8 +8,9 @@ from fastapi.testclient import TestClient
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch
 from retriever.app import create_app, open_retriever
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import MilvusAddress, read_manifest
+from retriever.index.plan import BuildPlan
 from retriever.settings import RetrieverSettings
 
 pytestmark = pytest.mark.skipif(find_spec("milvus_lite") is None, reason="SKIPPED, NOT PASSED: milvus-lite is not installed")

@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from retriever_process import running_retriever
 
 from retriever.app import create_app, open_retriever
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import read_manifest
+from retriever.index.plan import BuildPlan
 from retriever.settings import RetrieverSettings
 
 ADMIN = {"Authorization": "Bearer secret"}

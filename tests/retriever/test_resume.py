@@ -1,7 +1,9 @@
 """A build killed twice and finished is, byte for byte, the undisturbed one; nothing of it is served before its end."""
 
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +12,94 @@ import time
 import pytest
 
 from parallelsearch.errors import ConfigurationError
-from retriever.index.manifest import read_manifest
+from retriever.index.build import build
+from retriever.index.manifest import read_manifest, verify_files
 from retriever.index.opened import open_index
+from retriever.index.plan import BuildPlan
+
+
+class Killed(BaseException):
+    """Nothing of ours catches it, as nothing catches SIGKILL."""
+
+
+class Killer:
+    """Ends this thread's work at the n-th change to the files of a folder."""
+
+    CHANGES = frozenset(("os.rename", "os.remove", "os.rmdir", "os.mkdir"))
+
+    def __init__(self):
+        self.folder, self.left = None, 0
+        sys.addaudithook(self._look)
+
+    def _look(self, event, arguments):
+        if self.folder is None or not (event in self.CHANGES or (event == "open" and "w" in str(arguments[1]))):
+            return
+        # What shutil.rmtree removes it names within its folder.
+        if str(self.folder) in str(arguments[0]) or not str(arguments[0]).startswith("/"):
+            self.left -= 1
+            if self.left == 0:
+                raise Killed(event)
+
+    def reaches_end(self, work, folder, changes):
+        self.folder, self.left = folder, changes
+        try:
+            work()
+        except Killed:
+            return False
+        finally:
+            self.folder = None
+        return True
+
+
+@pytest.fixture
+def killer():
+    return Killer()
+
+
+@pytest.fixture
+def disturb(tmp_path, write_corpus, rows, minilm, killer):
+    """Ends a build of five passages, over a served index of two, at each change of a file in turn, and builds it again."""
+    older, corpus = write_corpus(rows[:2], "older.jsonl"), write_corpus(rows[:5])
+    undisturbed, served = tmp_path / "undisturbed", tmp_path / "served"
+
+    def work(out, source=corpus):
+        return lambda: build(BuildPlan((source,), out, minilm, block_passages=2))
+
+    def disturbed(begun):
+        changes, ended = 0, False
+        while not ended:
+            changes += 1
+            out = tmp_path / f"killed-{changes}"
+            shutil.copytree(begun, out)
+            ended = killer.reaches_end(work(out), out, changes)
+            assert read_manifest(out).passages in (2, 5)
+            verify_files(out, read_manifest(out))
+            work(out)()
+            assert content(out) == content(undisturbed)
+            assert not (out / ".building").exists()
+        return changes
+
+    work(served, older)()
+    shutil.copytree(served, undisturbed)
+    work(undisturbed)()
+    return served, work, disturbed
+
+
+def test_a_build_that_is_killed_while_it_publishes_publishes_the_same_index(disturb, killer, tmp_path):
+    served, work, disturbed = disturb
+    encoded = tmp_path / "encoded"
+    shutil.copytree(served, encoded)
+    for changes in itertools.count(1):  # until all three blocks are there
+        if len(list(encoded.glob(".building/block-*.npy"))) == 3:
+            break
+        assert not killer.reaches_end(work(encoded), encoded, changes)
+    assert disturbed(encoded) > 8
+
+
+@pytest.mark.e2e  # half a minute
+def test_a_build_that_is_killed_at_any_change_of_a_file_goes_on_to_the_same_index(disturb):
+    served, _, disturbed = disturb
+    assert disturbed(served) > 20
 
 
 def start(corpus, out):

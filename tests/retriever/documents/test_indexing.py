@@ -11,9 +11,10 @@ from retriever.command_arguments import refusals
 from retriever.commands import app
 from retriever.documents.changes import Add, Delete, Replace, Sync
 from retriever.documents.records import read_records
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import DocumentRules, read_manifest
 from retriever.index.opened import open_index
+from retriever.index.plan import BuildPlan
 from retriever.index.versions import roll_back
 
 RULES = DocumentRules(64, 8)

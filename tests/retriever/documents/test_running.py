@@ -13,8 +13,9 @@ from retriever.app import create_app, open_retriever
 from retriever.commands import app
 from retriever.documents.changes import Sync
 from retriever.encoders.resolve import resolve
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import DocumentRules, read_manifest
+from retriever.index.plan import BuildPlan
 from retriever.settings import RetrieverSettings
 
 RULES = DocumentRules(64, 8)

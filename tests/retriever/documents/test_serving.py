@@ -15,8 +15,9 @@ from retriever.app import create_app, open_retriever
 from retriever.documents.changes import Sync
 from retriever.documents.filtering import DocumentFilter
 from retriever.documents.records import DocumentRecord
-from retriever.index.build import BuildPlan, build
+from retriever.index.build import build
 from retriever.index.manifest import DocumentRules
+from retriever.index.plan import BuildPlan
 from retriever.index.search import FilteredSearch
 from retriever.settings import RetrieverSettings
 

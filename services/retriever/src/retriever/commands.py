@@ -45,7 +45,7 @@ def build_index(
     milvus_uri: Annotated[str, typer.Option(envvar="MILVUS_URI", help="For kind milvus: a server, or a file.")] = "",
     milvus_token: Annotated[str, typer.Option(envvar="MILVUS_TOKEN", show_default=False)] = "",
     block_passages: Annotated[
-        int, typer.Option(min=1, help="Passages encoded between two checkpoints, and held in memory.")
+        int, typer.Option(min=1, help="Passages encoded between two checkpoints: what a killed build encodes again.")
     ] = 2_048,
     keep: Annotated[int, typer.Option(min=1, help="Versions that stay on disk, the one that is served among them.")] = 2,
     chunk_tokens: Annotated[int, typer.Option(help="Documents: the most tokens of a chunk.")] = CHUNK_TOKENS,
@@ -56,8 +56,9 @@ def build_index(
     """Builds an index of a corpus; a build that was interrupted goes on, one that is up to date says so."""
     from retriever.documents.changes import Replace
     from retriever.documents.splitting import Splitting
-    from retriever.index.build import BuildPlan, build
+    from retriever.index.build import build
     from retriever.index.manifest import DocumentRules, MilvusAddress
+    from retriever.index.plan import BuildPlan
 
     with refusals():
         plan = BuildPlan(

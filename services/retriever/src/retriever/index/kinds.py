@@ -1,7 +1,7 @@
 """How each kind of index is filled from encoded blocks, in bounded memory.
 
 flat      every vector, searched exactly; a .npy file
-ivf_sq8   vectors in 8 bits, in cells of which a search visits a few; trained on rows spread evenly over the corpus
+ivf_sq8   vectors in 8 bits, in cells of which a search visits a few (see `training`)
 hnsw      a graph over float32 vectors
 milvus    vectors in a Milvus collection, filled when the version is known (see `milvus`); here only their digest
 
@@ -14,7 +14,6 @@ that finds `TARGET_RECALL` of what an exact search finds.
 from __future__ import annotations
 
 import hashlib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever.encoders.identity import Vectors
-from retriever.index.blocks import Blocks
+from retriever.index.blocks import Blocks, write_header
 from retriever.index.manifest import DIGEST_FILE, EXACT, FAISS_FILE, VECTORS_FILE, Effort, Kind
 from retriever.index.progress import Progress, say
+from retriever.index.training import trained_ivf
 
 APPROXIMATE: tuple[Kind, ...] = ("ivf_sq8", "hnsw")
 TARGET_RECALL = 0.98
 TOP_K = 3
 
 _HNSW_LINKS = 32
-_COMPARED_AT_ONCE = 1_024
-_ROWS_PER_CELL_TO_TRAIN = 64
-_LEAST_ROWS_PER_CELL = 39
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -46,8 +43,8 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
         return EXACT
     if kind == "milvus":
         digest = hashlib.sha256()
-        for _, block in blocks:
-            digest.update(np.ascontiguousarray(block, dtype="<f4").data)
+        for _, part in blocks:
+            digest.update(part.data)
         (data / DIGEST_FILE).write_text(digest.hexdigest() + "\n")
         return EXACT
     if not blocks.rows:
@@ -55,15 +52,24 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
         return EXACT
     if queries is None:
         raise ValueError(f"the effort of {kind} is chosen by queries, and there are none")
-    index = _trained(kind, blocks, dimension)
+    index = trained_ivf(blocks, dimension) if kind == "ivf_sq8" else _empty_graph(blocks.rows, dimension)
     with Progress(f"filling the {kind} index", blocks.rows) as progress:
-        for _, block in blocks:
-            index.add(block)
-            progress.advance(len(block))
+        for _, part in blocks:
+            index.add(part)
+            progress.advance(len(part))
     effort = _least_effort(kind, index, queries, _exact_top(blocks, queries))
     with Progress("writing the index"):
         faiss.write_index(index, str(data / FAISS_FILE))
     return effort
+
+
+def _empty_graph(rows: int, dimension: int) -> Any:
+    """With room for all vectors from the start: grown by doubling, they would be held twice for a moment."""
+    index = faiss.IndexHNSWFlat(dimension, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+    storage: Any = faiss.downcast_index(index.storage)
+    storage.codes.resize(rows * storage.code_size)
+    storage.codes.resize(0)
+    return index
 
 
 def set_effort(index: Any, visits: int) -> None:
@@ -74,58 +80,25 @@ def set_effort(index: Any, visits: int) -> None:
 
 
 def write_vectors(blocks: Blocks, target: Path, dimension: int) -> None:
-    """The blocks as one .npy file of shape (rows, dimension), a block at a time."""
-    header = {"descr": "<f4", "fortran_order": False, "shape": (blocks.rows, dimension)}
+    """The blocks as one .npy file of shape (rows, dimension)."""
     with Progress("assembling", blocks.rows) as progress, target.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
-        for _, block in blocks:
-            file.write(np.ascontiguousarray(block, dtype="<f4").data)
-            progress.advance(len(block))
-
-
-def cells_for(rows: int) -> int:
-    """4 √rows, as FAISS advises, but never so many that a cell could not be trained."""
-    return max(1, min(int(4 * math.sqrt(rows)), rows // _LEAST_ROWS_PER_CELL))
-
-
-def _trained(kind: Kind, blocks: Blocks, dimension: int) -> Any:
-    if kind == "hnsw":
-        return faiss.IndexHNSWFlat(dimension, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
-    cells = cells_for(blocks.rows)
-    sample = _spread(blocks, min(blocks.rows, cells * _ROWS_PER_CELL_TO_TRAIN), dimension)
-    quantizer = faiss.IndexFlatIP(dimension)
-    index = faiss.IndexIVFScalarQuantizer(quantizer, dimension, cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
-    index.cp.min_points_per_centroid = 1
-    with Progress(f"training {cells} cells on {len(sample):,} vectors"):
-        index.train(sample)
-    return index
-
-
-def _spread(blocks: Blocks, wanted: int, dimension: int) -> Vectors:
-    """`wanted` rows, evenly spread, so that the same corpus always trains the same cells."""
-    chosen = np.linspace(0, blocks.rows - 1, wanted).astype(np.int64)
-    sample = np.empty((wanted, dimension), dtype=np.float32)
-    for start, block in blocks:
-        here = (chosen >= start) & (chosen < start + len(block))
-        sample[here] = block[chosen[here] - start]
-    return sample
+        write_header(file, blocks.rows, dimension)
+        for _, part in blocks:
+            file.write(part.data)
+            progress.advance(len(part))
 
 
 def _exact_top(blocks: Blocks, queries: Vectors) -> NDArray[np.int64]:
-    """The exact top 3 of each query, kept up to date block by block."""
-    scores = np.full((len(queries), TOP_K), -np.inf, dtype=np.float32)
-    best = np.full((len(queries), TOP_K), -1, dtype=np.int64)
+    """The exact top 3 of each query, kept up to date part by part; −1 where there is no further one."""
+    best = faiss.ResultHeap(len(queries), TOP_K, keep_max=True)
     with Progress("searching exactly, to compare", blocks.rows) as progress:
-        for start, block in blocks:
-            for first in range(0, len(block), _COMPARED_AT_ONCE):
-                part = block[first : first + _COMPARED_AT_ONCE]
-                rows = np.arange(start + first, start + first + len(part))
-                joined = np.concatenate([scores, queries @ part.T], axis=1)
-                names = np.concatenate([best, np.broadcast_to(rows, (len(queries), len(part)))], axis=1)
-                order = np.argsort(-joined, axis=1, kind="stable")[:, :TOP_K]
-                scores, best = np.take_along_axis(joined, order, 1), np.take_along_axis(names, order, 1)
-            progress.advance(len(block))
-    return best
+        for start, part in blocks:
+            scores, rows = faiss.knn(queries, part, min(TOP_K, len(part)), faiss.METRIC_INNER_PRODUCT)
+            best.add_result(scores, rows + start)
+            progress.advance(len(part))
+    best.finalize()
+    found: NDArray[np.int64] = best.I
+    return found
 
 
 def _least_effort(kind: Kind, index: Any, queries: Vectors, exact: NDArray[np.int64]) -> Effort:

@@ -21,7 +21,6 @@ from retriever.index.manifest import MilvusAddress
 from retriever.index.progress import Progress
 
 TIMEOUT_S = 30.0
-_ROWS_PER_INSERT = 1_024
 
 
 def collection_of(version: str) -> str:
@@ -44,12 +43,10 @@ def fill(address: MilvusAddress, version: str, blocks: Blocks, dimension: int) -
         index = client.prepare_index_params()
         index.add_index("vector", index_type="FLAT", metric_type="IP")
         client.create_collection(name, schema=schema, index_params=index, timeout=TIMEOUT_S)
-        for first, block in blocks:
-            for start in range(0, len(block), _ROWS_PER_INSERT):
-                part = block[start : start + _ROWS_PER_INSERT]
-                rows = [{"row": first + start + place, "vector": vector} for place, vector in enumerate(part)]
-                client.insert(name, rows, timeout=TIMEOUT_S)
-                progress.advance(len(part))
+        for first, part in blocks:
+            rows = [{"row": first + place, "vector": vector} for place, vector in enumerate(part)]
+            client.insert(name, rows, timeout=TIMEOUT_S)
+            progress.advance(len(part))
         client.flush(name)
 
 

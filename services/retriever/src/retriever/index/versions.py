@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -34,12 +33,11 @@ def versions_before(folder: Path, manifest: Manifest) -> list[str]:
     return chain
 
 
-def remove_versions(folder: Path, kept: Collection[str]) -> list[str]:
-    """Removes all versions but those; gives their names."""
-    stale = [path for path in folder.iterdir() if path.is_dir() and _VERSION.fullmatch(path.name) and path.name not in kept]
-    for path in stale:
-        shutil.rmtree(path)
-    return [path.name for path in stale]
+def stale_versions(folder: Path, kept: Collection[str]) -> list[str]:
+    """The versions on disk that are not among those."""
+    return sorted(
+        path.name for path in folder.iterdir() if path.is_dir() and _VERSION.fullmatch(path.name) and path.name not in kept
+    )
 
 
 def roll_back(folder: Path) -> Manifest:
