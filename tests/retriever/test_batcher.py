@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from parallelsearch.errors import DeadlineExceeded, Overloaded
+from parallelsearch.errors import DeadlineExceeded, InvalidInput, Overloaded
 from parallelsearch.rollout.types import Passage
+from retriever import metrics
 from retriever.batcher import Batcher, BatchLimits, CallerGone, Pace
 from retriever.searcher import Ask, BatchResult, BatchTimings
 
@@ -31,7 +32,8 @@ class Work:
         if "poison" in queries:
             raise RuntimeError("poisoned")
         rows = [tuple(Passage(f"{query}-{rank}", "", "") for rank in range(top_k)) for query in queries]
-        return BatchResult(rows, BatchTimings(), [""] * len(rows))
+        failed = {ask: InvalidInput("no words here") for ask in asks if ask.method == "bm25"}
+        return BatchResult(rows, BatchTimings(), [""] * len(rows), failed)
 
 
 def submit(batcher, queries, top_k, **more):
@@ -244,3 +246,42 @@ async def test_before_its_start_and_behind_its_end_it_refuses_at_once():
         pass
     with pytest.raises(Overloaded):
         await submit(batcher, ["late"], 1)
+
+
+async def test_a_query_that_fails_fails_nobody_who_shares_its_batch():
+    work = Work()
+    async with running(work) as batcher:
+        first = await held_up(batcher, work)
+        fails = asyncio.create_task(batcher.submit([Ask("q"), Ask("q", "bm25")], 1))
+        others = [asyncio.create_task(submit(batcher, [query], 1)) for query in ("q", "r")]
+        await asyncio.sleep(0)
+        work.gate.set()
+        with pytest.raises(InvalidInput):
+            await fails
+        assert [len((await each).rows) for each in (first, *others)] == [1, 1, 1]
+    assert work.batches == [["first"], ["q", "q", "r"]]
+
+
+async def test_who_joins_a_query_that_waits_or_runs_is_told_of_its_own_wait():
+    work = Work()
+    async with running(work) as batcher:
+        await held_up(batcher, work)
+        waits = asyncio.create_task(submit(batcher, ["q"], 1))
+        await asyncio.sleep(0.3)
+        joins = [asyncio.create_task(submit(batcher, [query], 1)) for query in ("first", "q")]
+        await asyncio.sleep(0)
+        work.gate.set()
+        assert (await waits).timings.queue_s >= 0.3
+        assert max([(await each).timings.queue_s for each in joins]) < 0.2
+
+
+async def test_the_depth_that_is_told_counts_nobody_who_left():
+    work = Work()
+    async with running(work) as batcher:
+        await held_up(batcher, work)
+        leaves = asyncio.create_task(submit(batcher, list("abc"), 1))
+        await asyncio.sleep(0)
+        assert metrics.QUEUE_DEPTH._value.get() == 3
+        leaves.cancel()
+        await asyncio.gather(leaves, return_exceptions=True)
+        assert metrics.QUEUE_DEPTH._value.get() == 0

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
+from retriever.encoders.cached import QueryVectors
 from retriever.index.build import build
 from retriever.index.lexical import RRF_CONSTANT, fuse
+from retriever.index.opened import open_index
 from retriever.index.plan import BuildPlan
+from retriever.searcher import Ask, Searcher, Served
 from retriever.settings import RetrieverSettings
 
 ODD_WORD = {"id": "odd", "title": "Zyxgor", "text": "The Zyxgor is a brass instrument of the village band."}
@@ -95,3 +98,14 @@ def test_fusion_names_each_row_once_best_first_and_never_a_missing_one(one, othe
     named = [row for row in rows[0].tolist() if row >= 0]
     assert len(named) == len(set(named)) == min(6, top_k)
     assert sorted(scores[0].tolist(), reverse=True) == scores[0].tolist()
+
+
+def test_an_index_without_words_fails_those_who_ask_for_words_and_nobody_else(index_folder):
+    """As when it was swapped in while they waited."""
+    index = open_index(index_folder)
+    searcher = Searcher({"": Served(index, QueryVectors(index.encoder, 10))})
+    asks = [Ask("Monet"), Ask("Monet", "bm25"), Ask("Monet", "hybrid")]
+    result = searcher.run(asks, 3)
+    assert [len(row) for row in result.rows] == [3, 0, 0]
+    assert list(result.failed) == asks[1:]
+    index.close()

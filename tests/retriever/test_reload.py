@@ -25,10 +25,10 @@ ADMIN = {"Authorization": "Bearer secret"}
 def rebuild(tmp_path, rows, minilm):
     """Publishes an index of so many passages, always in the same folder."""
 
-    def publish(count):
+    def publish(count, **options):
         corpus = tmp_path / f"{count}.jsonl"
         corpus.write_text("".join(json.dumps(row) + "\n" for row in rows[:count]))
-        build(BuildPlan((corpus,), tmp_path / "index", minilm))
+        build(BuildPlan((corpus,), tmp_path / "index", minilm, **options))
         return tmp_path / "index"
 
     return publish
@@ -66,6 +66,46 @@ def test_a_damaged_new_index_is_told_and_the_old_one_stays(serving, rebuild):
     assert response.status_code == 500
     assert "vectors.npy" in response.json()["detail"]
     assert len(serving.post("/v1/retrieve", json={"queries": ["Monet"], "top_k": 50}).json()["results"][0]) == 6
+
+
+def test_an_index_that_lacks_the_default_method_is_refused_and_the_old_one_stays(rebuild, monkeypatch):
+    """Trainers name no method: each of their requests would be refused, and some read a refusal to the model."""
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    settings = RetrieverSettings(index=rebuild(6, lexical=True), method="bm25")
+    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+        rebuild(9)
+        response = client.post("/v1/index/reload", headers=ADMIN)
+        assert response.status_code == 500
+        assert "RETRIEVER_METHOD is bm25" in response.json()["detail"]
+        assert client.post("/retrieve", json={"queries": ["Monet"]}).status_code == 200
+        assert client.get("/v1/index").json()["passages"] == 6
+
+
+def test_a_fault_is_told_until_what_is_published_is_served_again(rebuild, monkeypatch):
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    folder = rebuild(6)
+    good = (folder / "manifest.json").read_bytes()
+    settings = RetrieverSettings(index=folder, watch_s=0.05)
+    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+        for again in (lambda: publish(folder, good), lambda: rebuild(12)):  # what is served already, and what is new
+            publish(folder, b"{}")
+            eventually(lambda: list(client.get("/v1/indexes").json()["faults"]) == ["default"])
+            again()
+            eventually(lambda: client.get("/v1/indexes").json()["faults"] == {})
+        eventually(lambda: client.get("/v1/index").json()["passages"] == 12)
+
+
+def publish(folder, manifest):
+    """In one step, as a build does."""
+    (folder / "new.json").write_bytes(manifest)
+    (folder / "new.json").replace(folder / "manifest.json")
+
+
+def eventually(check):
+    until = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_swapping_back_and_forth_under_load_fails_no_request_and_mixes_no_indexes(serving, rebuild):

@@ -9,8 +9,11 @@ from transformers import BertConfig, BertForSequenceClassification, BertTokenize
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
 from retriever.corpus.store import CorpusStore
+from retriever.encoders.cached import QueryVectors
 from retriever.index.manifest import read_manifest
+from retriever.index.opened import open_index
 from retriever.reranking import Reranker
+from retriever.searcher import Ask, Searcher, Served
 from retriever.settings import RetrieverSettings
 
 
@@ -87,3 +90,15 @@ def test_a_folder_that_is_no_cross_encoder_is_refused(tmp_path, minilm):
         Reranker(tmp_path, 5)
     with pytest.raises(ConfigurationError, match="gives 3 scores"):
         Reranker(make_model(tmp_path / "three", minilm, labels=3), 5)
+
+
+def test_what_shares_its_batch_changes_no_answer(index_folder, model_folder):
+    """A companion that wants more passages has more of its own scored, and of nobody else's."""
+    index = open_index(index_folder)
+    reranker = Reranker(model_folder, 5)
+    searcher = Searcher({"": Served(index, QueryVectors(index.encoder, 10))}, reranker)
+    few, many = Ask("a city with canals", "rerank", scored=5), Ask("When was Monet born?", "rerank", scored=30)
+    alone, together = searcher.run([few], 3), searcher.run([few, many], 30)
+    assert [passage.id for passage in together.rows[0]] == [passage.id for passage in alone.rows[0]]
+    assert (len(alone.rows[0]), len(together.rows[1])) == (5, 30)
+    index.close()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -28,11 +29,15 @@ class Killer:
     CHANGES = frozenset(("os.rename", "os.remove", "os.rmdir", "os.mkdir"))
 
     def __init__(self):
-        self.folder, self.left = None, 0
+        self.folder, self.left, self.thread = None, 0, threading.get_ident()
         sys.addaudithook(self._look)
 
     def _look(self, event, arguments):
-        if self.folder is None or not (event in self.CHANGES or (event == "open" and "w" in str(arguments[1]))):
+        if (
+            self.folder is None
+            or threading.get_ident() != self.thread
+            or not (event in self.CHANGES or (event == "open" and "w" in str(arguments[1])))
+        ):
             return
         # What shutil.rmtree removes it names within its folder.
         if str(self.folder) in str(arguments[0]) or not str(arguments[0]).startswith("/"):

@@ -52,8 +52,9 @@ def test_an_answer_says_where_its_time_went(client):
     assert all(float(part.split("dur=")[1]) >= 0 for part in timing.split(", "))
 
 
-def test_a_deadline_that_is_no_number_is_named(client):
-    response = client.post("/v1/retrieve", json={"queries": [MONET]}, headers={"X-Deadline-Ms": "soon"})
+@pytest.mark.parametrize("given", ["soon", "0", "-5", "1.5", "1e3", "9" * 400, "9" * 5_000])
+def test_a_deadline_that_is_no_number_is_named(client, given):
+    response = client.post("/v1/retrieve", json={"queries": [MONET]}, headers={"X-Deadline-Ms": given})
     assert response.status_code == 422
     assert "X-Deadline-Ms" in response.json()["detail"]
 

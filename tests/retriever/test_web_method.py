@@ -1,6 +1,7 @@
 """A hosted web search behind the same API, in both shapes, against stand-ins on real sockets; off by default."""
 
 import asyncio
+import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -108,6 +109,15 @@ def test_one_that_stays_is_a_503_and_never_shows_the_key(web, stand_in):
         response = search(web, ["monet"])
         assert response.status_code == 503
         assert KEY not in response.text
+
+
+def test_what_nobody_will_read_is_not_asked(web, stand_in):
+    """One query that fails ends its request: the others are not asked behind its back, each at a price."""
+    stand_in.status = 500
+    assert search(web, [f"query {number}" for number in range(400)]).status_code == 503
+    asked = len(stand_in.asked)
+    time.sleep(0.3)
+    assert len(stand_in.asked) <= asked + 16
 
 
 def test_a_key_that_is_refused_is_told(index_folder, stand_in):

@@ -108,7 +108,7 @@ class Batcher:
             raise Overloaded(
                 "The retriever does not search yet, or no more. Try another replica, or again in a moment.", retry_after_s=5
             )
-        deadline_s = min(deadline_s or self.limits.deadline_s, self.limits.deadline_s)
+        deadline_s, asked = min(deadline_s or self.limits.deadline_s, self.limits.deadline_s), time.perf_counter()
         ticket = Ticket(asyncio.get_running_loop().create_future())
         entries = self._admit(queries, top_k, ticket, deadline_s)
         try:
@@ -118,7 +118,7 @@ class Batcher:
                 self._leave(ticket, entries.values())
         found = [entries[query] for query in queries]
         fingerprints = frozenset(entry.fingerprint for entry in found)
-        return Answered([entry.passages[:top_k] for entry in found], _slowest(entries.values()), fingerprints)
+        return Answered([entry.passages[:top_k] for entry in found], _slowest(entries.values(), asked), fingerprints)
 
     async def on_owner(self, task: Callable[[], T]) -> T:
         """Runs `task` on the owner's thread, between two batches."""
@@ -169,6 +169,7 @@ class Batcher:
                 entry.tickets.remove(ticket)
             if not entry.tickets:
                 self._queue.drop(entry)
+        metrics.QUEUE_DEPTH.set(len(self._queue))
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -210,7 +211,7 @@ class Batcher:
         else:
             for entry, passages, fingerprint in zip(batch, result.rows, result.fingerprints, strict=True):
                 entry.passages, entry.timings, entry.fingerprint = passages, result.timings, fingerprint
-                entry.settle()
+                entry.settle(result.failed.get(entry.query))
         finally:
             self._running = {}
             self._pace.ran(len(batch), time.perf_counter() - started)
@@ -251,7 +252,8 @@ async def _settled(ticket: Ticket, deadline_s: float, gone: Gone | None) -> None
             raise CallerGone("The caller hung up.")
 
 
-def _slowest(entries: Collection[Entry]) -> Timings:
-    last = max(entries, key=lambda entry: entry.started - entry.since)
+def _slowest(entries: Collection[Entry], asked: float) -> Timings:
+    """A query that waited or ran already when it was `asked` for is waited for from then on."""
+    last = max(entries, key=lambda entry: entry.started - max(entry.since, asked))
     took = last.timings
-    return Timings(max(0.0, last.started - last.since), took.encode_s, took.search_s, took.load_s)
+    return Timings(max(0.0, last.started - max(last.since, asked)), took.encode_s, took.search_s, took.load_s)

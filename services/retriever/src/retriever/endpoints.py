@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypedDict, cast
 
@@ -61,6 +62,7 @@ ENCODE_PROBLEMS = documented(
     }
 )
 
+_MILLISECONDS = re.compile("[1-9][0-9]{0,11}")
 DEADLINE_SCHEMA = {
     "parameters": [
         {
@@ -179,8 +181,8 @@ async def _retrieve(
 def _deadline_s(header: str | None) -> float | None:
     if header is None:
         return None
-    if not header.isascii() or not header.isdigit() or not int(header):
-        raise InvalidInput("X-Deadline-Ms: must be a whole number of milliseconds, at least 1")
+    if not _MILLISECONDS.fullmatch(header):
+        raise InvalidInput("X-Deadline-Ms: must be a whole number of milliseconds, at least 1 and of at most 12 digits")
     return int(header) / 1000
 
 

@@ -32,6 +32,13 @@ class Ask(NamedTuple):
     text: str
     method: Method = "dense"
     scope: Scope = EVERYWHERE
+    scored: int = 0
+    """For `rerank`: how many passages the cross-encoder scores. Its answer would else depend on what shares its batch."""
+
+    @property
+    def way(self) -> tuple[Method, Scope, int]:
+        """All but the text."""
+        return self.method, self.scope, self.scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,9 @@ class BatchTimings:
     encode_s: float = 0.0
     search_s: float = 0.0
     load_s: float = 0.0
+
+    def __add__(self, other: BatchTimings) -> BatchTimings:
+        return BatchTimings(self.encode_s + other.encode_s, self.search_s + other.search_s, self.load_s + other.load_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,8 @@ class BatchResult:
     timings: BatchTimings
     fingerprints: Sequence[str]
     """Of the index that answered, one per ask."""
+    failed: Mapping[Ask, Exception] = field(default_factory=dict)
+    """Why some have no answer; their row is empty."""
 
 
 @dataclass(slots=True)
@@ -94,37 +106,47 @@ class Searcher:
         self._served, self._reranker = served, reranker
 
     def run(self, asks: Sequence[Ask], top_k: int) -> BatchResult:
+        """What fails for one way of asking fails for nobody who asked in another."""
         found: dict[Ask, tuple[Passage, ...]] = {}
-        encode_s = search_s = load_s = 0.0
-        for method, scope in dict.fromkeys((ask.method, ask.scope) for ask in asks):
-            texts = [ask.text for ask in asks if (ask.method, ask.scope) == (method, scope)]
-            served = self._served[scope.index]
-            index, known = served.index, served.vectors
-            watch = _Watch()
-            vectors = known.of(texts) if method != "bm25" else None
-            encode_s += watch.lap()
-            if method == "rerank":
-                scores, rows = self._rerank(index, texts, vectors, top_k, scope.filter)
+        failed: dict[Ask, Exception] = {}
+        spent = BatchTimings()
+        for way in dict.fromkeys(ask.way for ask in asks):
+            alike = [ask for ask in asks if ask.way == way]
+            try:
+                rows, timings = self._run_alike(alike, top_k)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to those who asked
+                failed |= dict.fromkeys(alike, error)
             else:
-                scores, rows = _search(index, method, texts, vectors, top_k, scope.filter)
-            search_s += watch.lap()
-            for text, *pair in zip(texts, scores.tolist(), rows.tolist(), strict=True):
-                found[Ask(text, method, scope)] = _passages(served, *pair)
-            load_s += watch.lap()
-        metrics.ENCODE_SECONDS.observe(encode_s)
-        metrics.SEARCH_SECONDS.observe(search_s)
-        metrics.LOAD_SECONDS.observe(load_s)
-        timings = BatchTimings(encode_s, search_s, load_s)
+                found |= zip(alike, rows, strict=True)
+                spent += timings
+        metrics.ENCODE_SECONDS.observe(spent.encode_s)
+        metrics.SEARCH_SECONDS.observe(spent.search_s)
+        metrics.LOAD_SECONDS.observe(spent.load_s)
         fingerprints = [self._served[ask.scope.index].index.manifest.fingerprint for ask in asks]
-        return BatchResult([found[ask] for ask in asks], timings, fingerprints)
+        return BatchResult([found.get(ask, ()) for ask in asks], spent, fingerprints, failed)
 
-    def _rerank(self, index: OpenIndex, texts: Sequence[str], vectors: Vectors | None, top_k: int, given: Filter) -> Found:
+    def _run_alike(self, asks: Sequence[Ask], top_k: int) -> tuple[list[tuple[Passage, ...]], BatchTimings]:
+        """Those that differ in their texts alone."""
+        (method, scope, scored), texts = asks[0].way, [ask.text for ask in asks]
+        served = self._served[scope.index]
+        watch = _Watch()
+        vectors = served.vectors.of(texts) if method != "bm25" else None
+        encode_s = watch.lap()
+        if method == "rerank":
+            scores, rows = self._rerank(served.index, texts, vectors, scored, scope.filter)
+        else:
+            scores, rows = _search(served.index, method, texts, vectors, top_k, scope.filter)
+        search_s = watch.lap()
+        passages = [_passages(served, *pair) for pair in zip(scores.tolist(), rows.tolist(), strict=True)]
+        return passages, BatchTimings(encode_s, search_s, watch.lap())
+
+    def _rerank(self, index: OpenIndex, texts: Sequence[str], vectors: Vectors | None, scored: int, given: Filter) -> Found:
         """What both rankings find, or the one there is, scored again."""
         if self._reranker is None:
             raise InvalidInput("method: no cross-encoder is configured here. Set RETRIEVER_RERANKER.")
         first: Method = "dense" if index.lexical is None else "hybrid"
-        _, rows = _search(index, first, texts, vectors, max(top_k, self._reranker.candidates), given)
-        return self._reranker.rerank(texts, rows, index.corpus, top_k)
+        _, rows = _search(index, first, texts, vectors, scored, given)
+        return self._reranker.rerank(texts, rows, index.corpus, scored)
 
 
 def _search(index: OpenIndex, method: Method, texts: Sequence[str], vectors: Vectors | None, top_k: int, given: Filter) -> Found:

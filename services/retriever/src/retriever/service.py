@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +12,12 @@ from typing import Literal
 import structlog
 
 from parallelsearch.clients.web_search import WebSearchClient
-from parallelsearch.errors import ConfigurationError, InvalidInput, Overloaded, ParallelSearchError
+from parallelsearch.errors import ConfigurationError, DeadlineExceeded, InvalidInput, Overloaded, ParallelSearchError
 from parallelsearch.rollout.types import EVERYWHERE, Passage, Scope
 from parallelsearch.schemas.retrieval import LEXICAL_METHODS, IndexesModel, IndexModel, Method
 from retriever import metrics
 from retriever.batcher import Batcher, BatchLimits, Gone, Timings
+from retriever.described import describe
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import LoadedEncoder, Precision, Vectors
 from retriever.index.manifest import Manifest
@@ -23,6 +25,7 @@ from retriever.index.opened import OpenIndex
 from retriever.places import IndexPlaces
 from retriever.reranking import Reranker
 from retriever.searcher import NO_FILTER, Ask, Originals, Searcher, Served
+from retriever.watching import Watch
 from retriever.web import LACKING, search_web
 from servicekit.health import Readiness
 
@@ -67,32 +70,35 @@ class Retriever:
             ConfigurationError, IndexMismatch: as `open_index`; also if the default index does not serve the default method.
         """
         self.places, self._cached_queries, self._default_method = places, cached_queries, default_method
-        self._watch_s, self._extras = watch_s, extras
-        self._watching: asyncio.Task[None] | None = None
+        self._extras = extras
         self._served: dict[str, Served] = {}
         self.faults: dict[str, str] = {}
         default = places.open("", ())
-        if default_method not in self._methods(default.manifest):
-            raise ConfigurationError(f"RETRIEVER_METHOD is {default_method}, but {LACKING[default_method]}")
+        self._refuse_lacking_default(default.manifest)
         self._put("", default)
         for name in places.names():
             self._open_at_start(name)
         self._batcher = Batcher(Searcher(self._served, extras.reranker).run, limits)
         self._reloading = asyncio.Lock()
         self._deadline_s = limits.deadline_s
+        self._watch = Watch(places, watch_s, self.reload_in_turn, self._blame)
+
+    def _refuse_lacking_default(self, manifest: Manifest) -> None:
+        """The default index must serve the default method: who asks for none cannot ask for another."""
+        if self._default_method not in self._methods(manifest):
+            raise ConfigurationError(f"RETRIEVER_METHOD is {self._default_method}, but {LACKING[self._default_method]}")
 
     def _open_at_start(self, name: str) -> None:
         try:
             self._put(name, self.places.open(name, self._encoders()))
         except ConfigurationError as error:
-            self.faults[name] = error.detail
-            log.warning("index_not_opened", index=name, detail=error.detail)
+            self._blame(name, error.detail)
 
     def _put(self, name: str, new: OpenIndex) -> None:
         """Warms it and serves it in the place of the one of that name. On the owner's thread, where batches run."""
         new.warm()
         old = self._served.get(name)
-        known = next((served.vectors for served in self._served.values() if served.index.encoder is new.encoder), None)
+        known = next((served.vectors for served in self._all.values() if served.index.encoder is new.encoder), None)
         vectors = known or QueryVectors(new.encoder, self._cached_queries)
         self._served[name] = Served(new, vectors, self._originals(name, new))
         if old is not None:
@@ -104,8 +110,13 @@ class Retriever:
             return Originals()
         return Originals(f"/v1/indexes/{name or self.places.default_name}", index.documents.sources_under(uploads))
 
+    @property
+    def _all(self) -> dict[str, Served]:
+        """As they are now, to be gone through: the owner's thread puts new ones among them meanwhile."""
+        return self._served.copy()
+
     def _encoders(self) -> list[LoadedEncoder]:
-        return [served.index.encoder for served in self._served.values()]
+        return [served.index.encoder for served in self._all.values()]
 
     @property
     def described(self) -> IndexModel:
@@ -114,7 +125,7 @@ class Retriever:
     @property
     def indexes(self) -> IndexesModel:
         """The default one first."""
-        return IndexesModel(indexes=[self.describe(name) for name in self._served], faults=self.faults)
+        return IndexesModel(indexes=[self.describe(name) for name in self._all], faults=self.faults)
 
     def describe(self, name: str) -> IndexModel:
         manifest = self._served[self.known(name)].index.manifest
@@ -139,7 +150,7 @@ class Retriever:
         if name in {"", "default", self.places.default_name}:
             return ""
         if name not in self._served:
-            names = ", ".join([self.places.default_name, *(each for each in self._served if each)])
+            names = ", ".join([self.places.default_name, *(each for each in self._all if each)])
             fault = f" It cannot be opened: {self.faults[name]}" if name in self.faults else ""
             message = f"{name!r} is not served here; there are: {names}.{fault}"
             raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
@@ -148,13 +159,10 @@ class Retriever:
     async def start(self) -> None:
         self._count()
         self._batcher.start()
-        if self._watch_s:
-            self._watching = asyncio.create_task(self._watch(), name="retriever-watch")
+        self._watch.start()
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._watch.stop()
         await self._batcher.stop()
         if self._extras.web is not None:
             await self._extras.web.close()
@@ -178,21 +186,29 @@ class Retriever:
             Overloaded, DeadlineExceeded, CallerGone: see `Batcher.submit`.
         """
         method = method or self._default_method
+        within_s, asked = min(deadline_s or self._deadline_s, self._deadline_s), time.perf_counter()
         if method == "web":
-            within_s = min(deadline_s or self._deadline_s, self._deadline_s)
             rows, timings, described = await search_web(self._extras.web, queries, top_k, scope, within_s)
             return Retrieved(rows, timings, described)
         scope = replace(scope, index=self.known(scope.index))
         if not queries:
             return Retrieved([], Timings(), self.describe(scope.index))
-        asks = [Ask(query, method, scope) for query in queries]
+        asks = [Ask(query, method, scope, self._scored(method, top_k)) for query in queries]
         self._refuse_unserved(asks[0])
-        while True:
-            answered = await self._batcher.submit(asks, top_k, deadline_s=deadline_s, gone=gone)
+        left_s = within_s
+        while left_s > 0:
+            answered = await self._batcher.submit(asks, top_k, deadline_s=left_s, gone=gone)
             described = self.describe(scope.index)
             # Rows of two versions mean that a swap fell in between: then they are asked for again.
             if answered.fingerprints == {described.fingerprint}:
                 return Retrieved(answered.rows, answered.timings, described)
+            left_s = within_s - (time.perf_counter() - asked)
+        raise DeadlineExceeded(f"Not answered within {within_s:g} s by one version of the index. Try again.")
+
+    def _scored(self, method: Method, top_k: int) -> int:
+        """How many passages a cross-encoder scores for one query."""
+        reranker = self._extras.reranker
+        return max(top_k, reranker.candidates) if method == "rerank" and reranker is not None else 0
 
     def _refuse_unserved(self, ask: Ask) -> None:
         index = self._served[ask.scope.index].index
@@ -234,67 +250,44 @@ class Retriever:
     async def reload_in_turn(self, name: str) -> bool:
         """The same behind a reload that runs."""
         async with self._reloading:
-            return await self._reload(name if name in self.places.names() else self.known(name))
+            published = await asyncio.to_thread(self.places.names)
+            return await self._reload(name if name in published else self.known(name))
 
     async def _reload(self, name: str) -> bool:
         published = await asyncio.to_thread(self.places.fingerprint, name)
         current = self._served.get(name)
         if current is not None and published == current.index.manifest.fingerprint:
+            self._clear_fault(name)
             return False
         new = await asyncio.to_thread(self.places.open, name, self._encoders())
-        await self._batcher.on_owner(partial(self._put, name, new))
-        self.faults.pop(name, None)
+        try:
+            if not name:
+                self._refuse_lacking_default(new.manifest)
+            await self._batcher.on_owner(partial(self._put, name, new))
+        except Exception:
+            new.close()
+            raise
+        self._clear_fault(name)
         self._count()
         log.info("index_reloaded", index=name, fingerprint=new.manifest.fingerprint, passages=new.manifest.passages)
         return True
 
-    async def _watch(self) -> None:
-        """Takes up what is published, again and again."""
-        tried: dict[str, str] = {}
-        while True:
-            await asyncio.sleep(self._watch_s)
-            for name in ("", *await asyncio.to_thread(self.places.names)):
-                await self._look(name, tried)
+    def _blame(self, name: str, detail: str) -> None:
+        """Until what is published there is served."""
+        name = name or self.places.default_name
+        if self.faults.get(name) != detail:
+            log.warning("index_not_opened", index=name, detail=detail)
+        self.faults[name] = detail
 
-    async def _look(self, name: str, tried: dict[str, str]) -> None:
-        """What cannot be served is a fault until something else is published, which `tried` remembers."""
-        published = ""
-        try:
-            published = await asyncio.to_thread(self.places.fingerprint, name)
-            if tried.get(name) == published:
-                return
-            async with self._reloading:
-                await self._reload(name)
-            tried[name] = published
-        except OSError as error:  # a version that was replaced while it was opened
-            log.warning("index_not_opened", index=name, detail=str(error))
-        except ParallelSearchError as error:
-            tried[name] = published
-            self.faults[name or self.places.default_name] = error.detail
-            log.warning("index_not_opened", index=name, detail=error.detail)
+    def _clear_fault(self, name: str) -> None:
+        self.faults.pop(name or self.places.default_name, None)
 
     def _count(self) -> None:
-        metrics.INDEX_PASSAGES.set(sum(served.index.manifest.passages for served in self._served.values()))
+        metrics.INDEX_PASSAGES.set(sum(served.index.manifest.passages for served in self._all.values()))
 
     async def readiness(self) -> Readiness:
         ready = self._batcher.running
         checks = {"index": f"{self._served[''].index.manifest.passages} passages"}
-        checks |= {f"index {name}": f"{served.index.manifest.passages} passages" for name, served in self._served.items() if name}
+        checks |= {f"index {name}": f"{served.index.manifest.passages} passages" for name, served in self._all.items() if name}
         checks |= {f"index {name}": fault for name, fault in self.faults.items()}
         return Readiness("ready" if ready else "starting", checks)
-
-
-def describe(manifest: Manifest, name: str, methods: tuple[Method, ...], ranking: str = "") -> IndexModel:
-    return IndexModel(
-        name=name,
-        fingerprint=manifest.fingerprint,
-        ranking=ranking,
-        encoder=manifest.encoder.name,
-        dimension=manifest.dimension,
-        metric=manifest.metric,
-        kind=manifest.kind,
-        passages=manifest.passages,
-        documents=manifest.documents.documents if manifest.documents else None,
-        built_at=manifest.built_at,
-        methods=methods,
-    )

@@ -69,7 +69,12 @@ class WebSearchClient:
             UpstreamUnavailable: the API cannot be reached, refuses the key or answers badly.
             Overloaded: it says that there were too many requests.
         """
-        return list(await asyncio.gather(*(self._one(query, top_k) for query in queries)))
+        searches = [asyncio.create_task(self._one(query, top_k)) for query in queries]
+        try:
+            return list(await asyncio.gather(*searches))
+        finally:  # once one has failed nobody reads the others, and each is paid for
+            for search in searches:
+                search.cancel()
 
     async def _one(self, query: str, top_k: int) -> tuple[Passage, ...]:
         if not query.strip():
