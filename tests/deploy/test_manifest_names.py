@@ -154,5 +154,9 @@ def test_the_ray_job_is_as_the_trainer_makes_it():
     made = manifests.ray_job_manifest(job, settings)
     assert example["metadata"] == made["metadata"]
     assert example["spec"].keys() == made["spec"].keys()
+    submitters = [manifest["spec"]["submitterPodTemplate"]["spec"] for manifest in (example, made)]
+    theirs, ours = (spec["containers"][0] for spec in submitters)
+    assert submitters[0]["securityContext"] == submitters[1]["securityContext"]
+    assert {key: theirs[key] for key in theirs if key != "image"} == {key: ours[key] for key in ours if key != "image"}
     assert example["spec"]["rayClusterSpec"].keys() == made["spec"]["rayClusterSpec"].keys()
     assert example["spec"]["rayClusterSpec"]["rayVersion"] == made["spec"]["rayClusterSpec"]["rayVersion"]
