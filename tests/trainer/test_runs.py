@@ -1,10 +1,13 @@
 """The life of a run: its states, its processes, its log, and what a restarted trainer knows of it."""
 
 import os
+import shutil
 import signal
 import sqlite3
+from pathlib import Path
 
 import psutil
+import pytest
 from training_platform import until
 
 from parallelsearch.schemas.training import LauncherName, RunState
@@ -83,6 +86,23 @@ def test_what_a_run_left_behind_is_ended_with_it_and_frees_its_gpu(start_trainer
     assert processes_of(run_id) == []
     platform.does("exit 0")
     assert trainer.wait(trainer.submit(platform.spec()).json()["id"], "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("ends", "state", "stays"), [("exit 0", "succeeded", False), ("exit 3", "failed", True), ("sleep 60", "cancelled", False)]
+)
+def test_what_rays_processes_wrote_is_kept_only_of_a_run_that_failed(start_trainer, platform, ends, state, stays):
+    platform.does(f'mkdir -p "$RAY_TMPDIR/session"; echo $RAY_TMPDIR > ray; {ends}')
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    noted = platform.folder / "runs" / run_id / "ray"
+    folder = Path(until(lambda: noted.exists() and noted.read_text().strip()))
+    if state == "cancelled":
+        trainer.delete(f"{RUNS}/{run_id}")
+    trainer.wait(run_id, state)
+
+    assert folder.exists() is stays
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_runs_wait_for_their_turn_and_a_queued_one_can_be_cancelled(start_trainer, platform):

@@ -110,16 +110,21 @@ class LocalLauncher:
         """Of a run that is over, what it left behind is ended, or it would keep its GPUs."""
         if _leader(handle) is not None:
             return Status(RunState.RUNNING)
-        self.cancel(handle, run)
+        self._end(handle, run)
         try:
             code = int((run.folder / EXIT_CODE).read_text())
         except (OSError, ValueError):
             return Status(RunState.FAILED, f"The run's processes are gone without an exit code: {_why_gone(run.folder)}.")
         if code == 0:
+            _forget_ray(run)
             return Status(RunState.SUCCEEDED)
         return Status(RunState.FAILED, f"The run ended with exit code {code}.")
 
     def cancel(self, handle: str, run: RunFiles) -> None:
+        self._end(handle, run)
+        _forget_ray(run)
+
+    def _end(self, handle: str, run: RunFiles) -> None:
         """Asks, then kills; looks again for what was started in between."""
         found: dict[int, psutil.Process] = {}
         for signal_ in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
@@ -136,6 +141,11 @@ class LocalLauncher:
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         return read_log(run, offset)
+
+
+def _forget_ray(run: RunFiles) -> None:
+    """Its files outside of the run's folder; those of a failed run stay, to be read."""
+    shutil.rmtree(RAY["RAY_TMPDIR"].format(run_id=run.run_id), ignore_errors=True)
 
 
 def _why_gone(folder: Path) -> str:
