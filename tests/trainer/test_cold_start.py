@@ -9,10 +9,10 @@ import pytest
 from shared_data import shared_data
 from typer.testing import CliRunner
 
-from trainer.data.cold_start import ColdStartRow
 from trainer.data.encoding import encode
 from trainer.data.prompts import measured_on, question_key
 from trainer.data.questions import read_json_lines
+from trainer.data.rows import ColdStartRow
 from trainer.prepare import app
 
 

@@ -17,8 +17,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from trainer.adapters import merge_adapter
 from trainer.command import LAST_STEP, MODEL
-from trainer.data.cold_start import ColdStartRow
 from trainer.data.encoding import Encoded, encode
+from trainer.data.rows import ColdStartRow
 
 Item = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

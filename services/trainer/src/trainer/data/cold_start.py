@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -26,18 +26,7 @@ from parallelsearch.schemas.trajectories import trajectory_from_wire
 from trainer.data.manifest import Manifest, write_lines, write_manifest
 from trainer.data.prompts import measured_on, question_key
 from trainer.data.questions import read_json_lines
-
-
-class SegmentRow(WireModel):
-    author: Literal["policy", "environment"]
-    text: str
-
-
-class ColdStartRow(WireModel):
-    """A line of a cold-start file: the user message, then what policy and environment wrote in turn, the answer last."""
-
-    prompt: str
-    segments: list[SegmentRow] = Field(min_length=1)
+from trainer.data.rows import ColdStartRow, SegmentRow
 
 
 class CompactSearch(WireModel):

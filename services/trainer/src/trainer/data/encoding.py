@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainer.data.cold_start import ColdStartRow
+from trainer.data.rows import ColdStartRow
 
 
 class ChatTokenizer(Protocol):

@@ -10,7 +10,7 @@ import structlog
 from pydantic import ValidationError
 
 from parallelsearch.errors import InvalidInput
-from trainer.data.cold_start import ColdStartRow
+from trainer.data.rows import ColdStartRow
 from trainer.labels import PromptRow, Split
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow.parquet
 from huggingface_hub import hf_hub_download
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -65,11 +64,23 @@ def read_questions(source: str) -> Iterator[Question]:
 
 def _rows(path: Path) -> Iterator[Any]:
     if path.suffix == ".parquet":
-        with _readable(path):
-            for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
-                yield from batch.to_pylist()
+        yield from _parquet_rows(path)
     else:
         yield from read_json_lines(path)
+
+
+def _parquet_rows(path: Path) -> Iterator[Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InvalidInput(f"{path}: parquet files need pyarrow. Install it, or write the questions as JSON lines.") from None
+    with _readable(path):
+        try:
+            for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+                yield from batch.to_pylist()
+        except pyarrow.ArrowException as error:
+            raise InvalidInput(f"{path} cannot be read: {error}") from None
 
 
 def read_json_lines(path: Path) -> Iterator[Any]:
@@ -90,7 +101,7 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InvalidInput(f"{path} is not there.") from None
-    except (OSError, EOFError, zlib.error, pyarrow.ArrowException) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
 
 
