@@ -3,7 +3,10 @@
 import json
 import os
 import time
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 from fastapi.testclient import TestClient
 
 from parallelsearch.rollout.types import Kind
@@ -52,6 +55,13 @@ class Platform:
             "cancel_grace_s": 1,
         }
         return TrainerSettings(**{**values, **changes})
+
+    def end_runs(self):
+        """Runs outlive a trainer, and one that still runs would keep its GPU from the next test."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if Path(process.environ().get("TRAINER_RUN_FOLDER", "/")).is_relative_to(self.folder):
+                    process.kill()
 
     def spec(self, **changes):
         return {"kind": "reinforcement", "name": "small", "model": "small", "data": "train.jsonl", **changes}

@@ -30,6 +30,7 @@ def start_trainer(platform):
             return stack.enter_context(Client(app, headers=headers))
 
         yield start
+    platform.end_runs()
 
 
 @pytest.fixture(params=["0.11.2", "0.10.4"])
