@@ -123,16 +123,8 @@ def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, g
     }
     if command is not None:
         container["command"] = command
-    spec: dict[str, Any] = {
-        "containers": [container],
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        # Else Kubernetes sets RETRIEVER_PORT and the like to addresses of Services, which are names of the platform's settings.
-        "enableServiceLinks": False,
-        "securityContext": _user(settings.user),
-        "nodeSelector": settings.node_selector,
-        "tolerations": list(settings.tolerations),
-        "volumes": [*claims, {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}}],
+    spec = _once(container, settings) | {
+        "volumes": [*claims, {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}}]
     }
     if settings.service_account:
         spec["serviceAccountName"] = settings.service_account
@@ -148,10 +140,16 @@ def _submitter(settings: KubernetesSettings) -> dict[str, Any]:
         "resources": {"limits": {"memory": "1Gi", "cpu": "1"}, "requests": {"memory": "256Mi", "cpu": "100m"}},
         "securityContext": CONTAINED,
     }
+    return _once(container, settings)
+
+
+def _once(container: dict[str, Any], settings: KubernetesSettings) -> dict[str, Any]:
+    """The specification of a pod that runs the container, closed and where the settings say; nothing starts it again."""
     return {
         "containers": [container],
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
+        # Else Kubernetes sets RETRIEVER_PORT and the like to addresses of Services, which are names of the platform's settings.
         "enableServiceLinks": False,
         "securityContext": _user(settings.user),
         "nodeSelector": settings.node_selector,
