@@ -42,9 +42,9 @@ async def test_an_excluded_rollout_takes_the_mean_of_its_group_and_the_run_goes_
     rewards = [response["reward"] for response in await asyncio.gather(broken, *whole)]
     after = await one(SEARCH, ANSWER)
 
-    assert rewards[0] == pytest.approx((rewards[1] + rewards[2]) / 2)
+    assert rewards[0] == pytest.approx((rewards[1] + rewards[2]) / 2, rel=1e-4)
     assert retriever.probes >= 1
-    assert after["reward"] == pytest.approx(1.8)
+    assert after["reward"] == pytest.approx(1.8, rel=1e-4)
 
 
 @pytest.mark.anyio

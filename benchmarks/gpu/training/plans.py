@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
-STEPS, ABLATION_STEPS, PROMPTS, SAMPLES, RATE = 80, 40, 8, 8, 5e-5
+STEPS, ABLATION_STEPS, PROMPTS, SAMPLES, RATE = 70, 40, 8, 8, 5e-5
 
 
 def cold_start(name, data, **lora):
