@@ -40,6 +40,7 @@ def reinforce(
     steps=STEPS,
     rate=RATE,
     temperature=1.0,
+    **changes,
 ):
     return {
         "kind": "reinforcement",
@@ -60,6 +61,7 @@ def reinforce(
         "checkpoints": {"every_steps": 100_000},
         "evaluation": {"data": data.replace(".jsonl", "_eval.jsonl"), "every_steps": steps, **EVALUATED[temperature]},
         "health": {"action": "flag"},
+        **changes,
     }
 
 
@@ -93,9 +95,9 @@ PLANS = {
         reinforce("ppo", MIXED, BOUNDARY, algorithm="ppo", steps=12),
         reinforce("reinforce-baseline", MIXED, BOUNDARY, algorithm="reinforce_baseline", steps=12),
     ],
-    # The ablation, in fewer steps, so that its twelve runs fit two visits: `ablation-d0.15-s0.35` and so on.
+    # The ablation, in fewer steps and smaller batches, so that three of its twelve runs fit a card: `ablation-d0.15-s0.35`, …
     "ablation": [
-        reinforce(f"ablation-d{d:g}-s{s:g}", MIXED, BOUNDARY, decomposition=d, search_count=s, steps=ABLATION_STEPS)
+        reinforce(f"ablation-d{d:g}-s{s:g}", MIXED, BOUNDARY, decomposition=d, search_count=s, steps=ABLATION_STEPS, micro_batch=4)
         for d, s in GRID
     ],
     # Twice the learning rate, with both seeds.
