@@ -153,7 +153,7 @@ def main() -> None:
     table += "".join("| " + " | ".join(map(str, asdict(run).values())) + " |\n" for run in runs)
     table += f"\nThe same calls over a bare connection, one at a time, take {wire} ms per turn longer than they are held.\n"
     table += "".join(
-        f"Less that, the gateway's own p50 at 1 in flight is {run.own_p50_ms - wire:.2f} ms (tokenised by the {run.tokenised_by}).\n"
+        f"Less that, own p50 at 1 in flight is {run.own_p50_ms - wire:.2f} ms (tokenised by the {run.tokenised_by}).\n"
         for run in runs
         if run.in_flight == 1
     )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import torch
 from openrlhf_parser import light_package
 
-PACKAGES = ("openrlhf", "openrlhf.utils", "openrlhf.models", "openrlhf.trainer", "openrlhf.trainer.ppo_utils", "openrlhf.trainer.ray")
+PACKAGES = ("", ".utils", ".models", ".trainer", ".trainer.ppo_utils", ".trainer.ray")
 NOT_RUN = {
     "ray": (),
     "deepspeed": (),
@@ -23,7 +23,7 @@ NOT_RUN = {
 def experience_maker(sources):
     """The class of these sources; nothing of it stays imported."""
     before = dict(sys.modules)
-    for name in PACKAGES:
+    for name in (f"openrlhf{package}" for package in PACKAGES):
         light_package(name, sources.joinpath(*name.split(".")))
     for name, attributes in NOT_RUN.items():
         module = sys.modules[name] = types.ModuleType(name)

@@ -8,7 +8,9 @@ import psutil
 import pytest
 
 from parallelsearch.errors import InvalidInput
+from parallelsearch.reward.scoring import Reward, RewardTerms
 from trainer.imports import check_function
+from trainer.worker import checked
 
 RUNS = "/v1/training-runs"
 
@@ -98,3 +100,19 @@ def test_a_submission_is_refused_and_a_dry_run_not(start_trainer, platform, rewa
     assert trainer.get(RUNS).json()["runs"] == []
     assert trainer.post(f"{RUNS}/dry-run", json=missing).status_code == 200
     assert trainer.wait(trainer.submit(found).json()["id"], "succeeded")
+
+
+def worth(value):
+    terms = RewardTerms(outcome_and_format=0.0, decomposition=0.0, search_count=0.0, repetition=0.0)
+    return Reward(value, terms, matched=True, well_formed=True, decomposed=False, searches=0, repeated_searches=0)
+
+
+@pytest.mark.parametrize("value", [None, 1.0, worth(float("nan")), worth(float("inf")), worth(float("-inf"))])
+def test_a_reward_that_nothing_can_be_learnt_from_is_named(value):
+    with pytest.raises((TypeError, ValueError), match=r"reward.function mine:reward gave .*; give a "):
+        checked("mine:reward", lambda *_: value)(None, None, ())
+
+
+@pytest.mark.parametrize("value", [-1e6, 0.0, 0.3])
+def test_any_finite_reward_is_taken(value):
+    assert checked("mine:reward", lambda *_: worth(value))(None, None, ()).value == value

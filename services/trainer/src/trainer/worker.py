@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import UpstreamUnavailable
-from parallelsearch.reward.scoring import RewardFunction, score
+from parallelsearch.reward.scoring import Reward, RewardFunction, score
 from parallelsearch.reward.terms import RewardWeights
 from parallelsearch.rollout.interfaces import SearchBackend, SearchBatch
+from parallelsearch.rollout.types import Kind, Trajectory
 from parallelsearch.schemas.training import ReinforcementSpec, RewardSpec
 from trainer.episode import Episode, Outcome, Tokenizer, TokenizerCounter, training_settings
 from trainer.groups import Groups, Member
@@ -123,9 +125,23 @@ def reward_function(spec: RewardSpec) -> RewardFunction:
     """The run's own function by import path, else the preset with its weights."""
     if spec.function is not None:
         module, _, name = spec.function.partition(":")
-        return cast(RewardFunction, getattr(importlib.import_module(module), name))
+        return checked(spec.function, getattr(importlib.import_module(module), name))
     weights = RewardWeights(**spec.weights.model_dump())
     return partial(score, preset=spec.preset, weights=weights)
+
+
+def checked(name: str, function: Callable[..., Any]) -> RewardFunction:
+    """The user's own function, whose first answer that nothing can be learnt from ends the run with a sentence about it."""
+
+    def reward(trajectory: Trajectory, kind: Kind, golden_answers: Sequence[str]) -> Reward:
+        found = function(trajectory, kind, golden_answers)
+        if not isinstance(found, Reward):
+            raise TypeError(f"reward.function {name} gave {found!r}; give a Reward (parallelsearch.reward.scoring)")
+        if not math.isfinite(found.value):
+            raise ValueError(f"reward.function {name} gave the value {found.value}; give a finite number")
+        return found
+
+    return reward
 
 
 def worker_from_environment() -> Worker:
