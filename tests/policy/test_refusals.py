@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.policy_fakes import fake_bundle
+from tests.support.policy_fakes import fake_bundle, make_adapter
 
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.protocol.observations import Layout
 from policy import preflight
-from policy.checkpoint import read_checkpoint
+from policy.checkpoint import find_base, read_checkpoint, require_adapter
 from policy.engines.interface import Device
 from policy.engines.setup import choose_device, installed_device
 from policy.planning import Host, find_source, make_plan
@@ -52,6 +52,28 @@ def test_weights_that_are_not_safetensors(model: Path) -> None:
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     with pytest.raises(ConfigurationError, match="holds no safetensors"):
         read_checkpoint(model, "it")
+
+
+def test_the_base_of_a_merge_goes_by_path_or_by_the_name_that_adapters_carry(tmp_path: Path, model: Path) -> None:
+    bundle = fake_bundle(tmp_path / "bundle")
+    assert find_base(str(model), lambda: bundle) == model
+    assert find_base(str(bundle.base.path), lambda: bundle) == bundle.base.path
+    assert find_base("Tiny", lambda: bundle) == bundle.base.path
+    for name in ("tiny", str(tmp_path), str(tmp_path / "nowhere")):
+        with pytest.raises(ConfigurationError, match=r"neither a directory with config\.json nor a GGUF file\. Name one, or Tiny"):
+            find_base(name, lambda: bundle)
+    bundle.base.path.write_bytes(b"another")
+    with pytest.raises(ConfigurationError, match="not the file this release was made with"):
+        find_base("Tiny", lambda: bundle)
+
+
+@pytest.mark.parametrize("missing", ["adapter_config.json", "adapter_model.safetensors"])
+def test_what_is_merged_has_both_files_of_an_adapter(tmp_path: Path, missing: str) -> None:
+    adapter = make_adapter(tmp_path / "adapter", "Tiny")
+    require_adapter(adapter)
+    (adapter / missing).unlink()
+    with pytest.raises(ConfigurationError, match=f"holds no {missing}, so it is no LoRA adapter"):
+        require_adapter(adapter)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]"])

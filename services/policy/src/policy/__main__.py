@@ -22,9 +22,12 @@ def prepare_bundled() -> None:
 
 
 def merge_adapter(base: str, adapter: str, target: str) -> None:
+    from policy.bundle import bundled_policy
+    from policy.checkpoint import find_base, require_adapter
     from policy.merging import merge
 
-    merge(Path(base), Path(adapter), Path(target))
+    require_adapter(Path(adapter))
+    merge(find_base(base, bundled_policy), Path(adapter), Path(target))
 
 
 def serve() -> None:

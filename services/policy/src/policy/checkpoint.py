@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parallelsearch.errors import ConfigurationError
+from policy.bundle import Bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ def read_checkpoint(directory: Path, name: str) -> Checkpoint:
         if (directory / "adapter_config.json").is_file():
             raise ConfigurationError(
                 f"{name} is an adapter of {adapter_base(directory)!r} alone. Merge it into its base first and name the merged "
-                "model, or send it to POST /v1/policy/weights of a policy that serves its base."
+                "model (python -m policy merge BASE ADAPTER TARGET), or send it to POST /v1/policy/weights of a policy that serves "
+                "its base."
             )
         raise ConfigurationError(f"{name} has no config.json, so it is no model directory. Name the directory that holds it.")
     weights = sorted(directory.glob("*.safetensors"))
@@ -51,6 +54,34 @@ def read_checkpoint(directory: Path, name: str) -> Checkpoint:
 def adapter_base(directory: Path) -> str:
     """The base that an adapter says it belongs to."""
     return str(read_json(directory / "adapter_config.json", directory.name).get("base_model_name_or_path") or "")
+
+
+def require_adapter(directory: Path) -> None:
+    """Raises:
+    ConfigurationError: one of a LoRA adapter's two files is missing.
+    """
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (directory / file).is_file():
+            raise ConfigurationError(f"{directory} holds no {file}, so it is no LoRA adapter. Name the folder that holds both.")
+
+
+def find_base(name: str, bundled: Callable[[], Bundle]) -> Path:
+    """What an adapter is merged into: a model directory, a GGUF file, or the base of the bundled policy by its name.
+
+    Raises:
+        ConfigurationError: it is none of them, or the bundled base is not the file of this release.
+    """
+    path = Path(name).expanduser()
+    if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".gguf"):
+        return path
+    bundle = bundled()
+    if name != bundle.base_name:
+        raise ConfigurationError(
+            f"{name} is neither a directory with config.json nor a GGUF file. Name one, or {bundle.base_name}, the base of the "
+            "bundled policy."
+        )
+    bundle.base.verify()
+    return bundle.base.path
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""The note on the twins, out of the comparisons that twins.sh made: parallel (A) against sequential (B), paired question by question.
+
+    python benchmarks/twins.py MAIN ALONE … --out docs/results [--machine TEXT]
+
+MAIN and ALONE are folders of `parallelsearch eval compare`: many rollouts at once for everything but time, one at a time for the
+time. Writes evaluation_twins.json and evaluation_twins.md. No question and no passage stands in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from parallelsearch.evaluation.metrics import BY_NAME, Unit
+from parallelsearch.evaluation.reports import numbers
+from parallelsearch.evaluation.reports.markdown import render_markdown
+from parallelsearch.evaluation.reports.tables import Section, Table
+
+METRICS = (
+    "exact_match", "decomposed", "llm_calls", "search_rounds", "sub_queries", "dropped", "completion_tokens", "prompt_tokens",
+    "evidence_found", "well_formed",
+)  # fmt: skip
+CLOCK = "p50"
+DIGITS = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("main", type=Path)
+    parser.add_argument("alone", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--machine", default="", help="what ran it, and whether it was quiet")
+    given = parser.parse_args()
+    whole, alone = read(given.main), [read(folder) for folder in given.alone]
+    told = {
+        "machine": given.machine or whole["a"]["machine"],
+        "runs": {side: facts(whole[side]) for side in ("a", "b")},
+        "groups": [figures(row) for row in whole["comparison"]["rows"]],
+        "alone": [[clock(row) for row in one["comparison"]["rows"]] for one in alone],
+    }
+    (given.out / "evaluation_twins.json").write_text(json.dumps(told, indent=1) + "\n")
+    (given.out / "evaluation_twins.md").write_text(page(told))
+
+
+def read(folder: Path) -> dict:
+    return json.loads((folder / "comparison.json").read_text())
+
+
+def facts(run: dict) -> dict:
+    names = ("started_at", "commit", "concurrency", "modes", "limits")
+    index = {name: run["stack"][name] for name in ("model", "layout", "turn_tokens", "context_tokens", "index", "passages")}
+    return {**{name: run[name] for name in names}, **index, "asked": {one["name"]: one["asked"] for one in run["sets"]}}
+
+
+def figures(row: dict) -> dict:
+    found = {name: pair for name in METRICS if (pair := row["metrics"].get(name))}
+    return {
+        "set": row["set_name"],
+        "group": row["group"],
+        "n": row["n"],
+        "mcnemar_p": round(row["exact_match"]["p"], DIGITS),
+        "metrics": {name: sides(pair) for name, pair in found.items()},
+    }
+
+
+def sides(pair: dict) -> dict:
+    between = pair["interval"]
+    return {
+        **{name: round(pair[name], DIGITS) for name in ("a", "b", "difference")},
+        "interval": [round(between[bound], DIGITS) for bound in ("low", "high")],
+    }
+
+
+def clock(row: dict) -> dict:
+    """Milliseconds of an answer, and A / B of the median and of the mean."""
+    median, mean = row["wall_clock"][CLOCK], row["metrics"]["total_ms"]
+    return {
+        "set": row["set_name"],
+        "group": row["group"],
+        "n": row["n"],
+        "median": {**{side: round(median[side], 1) for side in ("a", "b")}, **ratio(median["relative"], median["interval"])},
+        "mean": {**{side: round(mean[side], 1) for side in ("a", "b")}, **ratio(mean["relative"], mean["relative_interval"])},
+        "difference_of_means": sides(mean),
+    }
+
+
+def ratio(value: float, between: dict) -> dict:
+    return {"ratio": round(value, DIGITS), "interval": [round(between[bound], DIGITS) for bound in ("low", "high")]}
+
+
+def page(told: dict) -> str:
+    a, b = told["runs"]["a"], told["runs"]["b"]
+    opening = (
+        f"benchmarks/twins.sh, {a['started_at']}, commit {a['commit']}, {told['machine']}. A is {a['model']} in mode {a['modes'][0]}, B is "
+        f"{b['model']} in mode {b['modes'][0]}; {a['concurrency']} rollouts at once, greedy, at most {a['limits']['max_turns']} "
+        f"searches of {a['limits']['top_k']} passages, index of {a['passages']:,} passages. Each cell: A, B, A − B [95 % interval]."
+    )
+    sections = [Section("By set and kind of question", (opening, quality(told["groups"])))]
+    for number, rows in enumerate(told["alone"], start=1):
+        sections.append(Section(f"One rollout at a time, parallel questions, round {number}", (times(rows),)))
+    return render_markdown("A policy that searches in parallel against its sequential twin", sections)
+
+
+def quality(groups: list[dict]) -> Table:
+    header = ("set", "group", "n", *(numbers.name_with_unit(BY_NAME[name]) for name in METRICS), "McNemar p")
+    rows = [
+        (
+            group["set"],
+            group["group"],
+            str(group["n"]),
+            *(cell(name, group["metrics"].get(name)) for name in METRICS),
+            numbers.p_value(group["mcnemar_p"]),
+        )
+        for group in groups
+    ]
+    return Table(header, tuple(rows))
+
+
+def cell(name: str, pair: dict | None) -> str:
+    if pair is None:
+        return numbers.NOTHING
+    unit = BY_NAME[name].unit
+    a, b, difference = (numbers.number(unit, pair[side]) for side in ("a", "b", "difference"))
+    return f"{a}, {b}, {difference} {numbers.interval(unit, *pair['interval'])}"
+
+
+def times(rows: list[dict]) -> Table:
+    header = ("set", "group", "n", "median A, s", "median B, s", "A / B", "mean A, s", "mean B, s", "A / B")
+    found = []
+    for row in rows:
+        cells = []
+        for one in (row["median"], row["mean"]):
+            cells += [numbers.number(Unit.MILLISECONDS, one[side]) for side in ("a", "b")]
+            cells.append(f"{numbers.number(Unit.VALUE, one['ratio'])} {numbers.interval(Unit.VALUE, *one['interval'])}")
+        found.append((row["set"], row["group"], str(row["n"]), *cells))
+    return Table(header, tuple(found))
+
+
+if __name__ == "__main__":
+    main()

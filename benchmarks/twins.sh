@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# A policy that learnt from parallel trajectories against its twin that learnt from sequential ones (benchmarks/gpu/training, plan
+# `twins`): each is served here by a platform of its own and asked in its own mode, held-out questions through the gateway.
+#
+# usage: RETRIEVER_INDEX=FOLDER [RETRIEVER_ENCODER=FOLDER] benchmarks/twins.sh PARALLEL SEQUENTIAL DATA OUT [up] [ask] [alone] [report] [down]
+# from the root of the repository. PARALLEL and SEQUENTIAL are adapters of the bundled policy's base, DATA holds SET.jsonl; all steps
+# if none is named. `ask` and `alone` go on where they were stopped. PORT (21100) and the 13 after it are listened on.
+set -euo pipefail
+declare -A adapter=([parallel]=$1 [sequential]=$2)
+data=$3; mkdir -p "$4"; out=$(cd "$4" && pwd); shift 4
+steps=("${@:-all}"); port=${PORT:-21100}; max_turns=6 limit=${LIMIT:-150}
+files=("$data/hotpotqa.jsonl" "$data/2wikimultihopqa.jsonl")
+bin=.venv/bin
+
+wants() { [[ " ${steps[*]} " == *" $1 "* || ${steps[0]} == all ]]; }
+# One twin's platform: its settings, then a command.
+within() {
+  local first=$port; [ "$1" = parallel ] || first=$((port + 10))
+  PARALLELSEARCH_STATE_DIR=$out/state-$1 GATEWAY_PORT=$first RETRIEVER_PORT=$((first + 1)) POLICY_PORT=$((first + 2)) \
+    TRAINER_PORT=$((first + 3)) POLICY_CHECKPOINT=$out/cold-$1 POLICY_TURN_TOKENS=200 POLICY_MAX_MODEL_LEN=4096 "${@:2}"
+}
+evaluate() { # MODE FOLDER ARGUMENT …
+  within "$1" "$bin/parallelsearch" eval "${files[@]}" --split eval --answerable --mode "$1" --max-turns "$max_turns" --deadline 300 \
+    --corpus "the passages of hotpotqa and 2wikimultihopqa" --out "$2/$1" "${@:3}"
+}
+
+if wants up; then
+  for mode in parallel sequential; do
+    [ -f "$out/cold-$mode/config.json" ] || "$bin/python" -m policy merge SmolLM2-135M-Instruct "${adapter[$mode]}" "$out/cold-$mode"
+    within "$mode" "$bin/parallelsearch" up
+  done
+fi
+if wants ask; then
+  for mode in parallel sequential; do evaluate "$mode" "$out/main" --limit "$limit" --concurrency 16; done
+fi
+if wants alone; then # in turns, so that what else the machine does meets both
+  for round in 1 2; do
+    for mode in parallel sequential; do evaluate "$mode" "$out/alone-$round" --subset parallel --limit 6 --concurrency 1; done
+  done
+fi
+if wants report; then
+  for run in main alone-1 alone-2; do "$bin/parallelsearch" eval compare "$out/$run/parallel" "$out/$run/sequential" --out "$out/$run"; done
+  "$bin/python" benchmarks/twins.py "$out/main" "$out/alone-1" "$out/alone-2" --out docs/results
+fi
+if wants down; then
+  for mode in sequential parallel; do within "$mode" "$bin/parallelsearch" down; done
+fi
