@@ -1,9 +1,9 @@
-"""The note on the twins, out of the comparisons that twins.sh made: parallel (A) against sequential (B), paired question by question.
+"""The note on the twins, out of what twins.sh compared: parallel (A) against sequential (B), paired question by question.
 
-    python benchmarks/twins.py MAIN ALONE … --out docs/results [--machine TEXT]
+    python benchmarks/twins.py COMPARED … [--alone COMPARED …] --out docs/results [--machine TEXT]
 
-MAIN and ALONE are folders of `parallelsearch eval compare`: many rollouts at once for everything but time, one at a time for the
-time. Writes evaluation_twins.json and evaluation_twins.md. No question and no passage stands in them.
+COMPARED is a folder of `parallelsearch eval compare`; many rollouts at once for everything but time, one at a time (`--alone`) for
+the time. Writes evaluation_twins.json and evaluation_twins.md. No question and no passage stands in them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ DIGITS = 4
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("main", type=Path)
-    parser.add_argument("alone", nargs="*", type=Path)
+    parser.add_argument("compared", nargs="+", type=Path)
+    parser.add_argument("--alone", nargs="*", type=Path, default=[])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--machine", default="", help="what ran it, and whether it was quiet")
     given = parser.parse_args()
-    whole, alone = read(given.main), [read(folder) for folder in given.alone]
+    compared, alone = [read(folder) for folder in given.compared], [read(folder) for folder in given.alone]
     told = {
-        "machine": given.machine or whole["a"]["machine"],
-        "runs": {side: facts(whole[side]) for side in ("a", "b")},
-        "groups": [figures(row) for row in whole["comparison"]["rows"]],
+        "machine": given.machine or compared[0]["a"]["machine"],
+        "runs": [{side: facts(one[side]) for side in ("a", "b")} for one in compared],
+        "groups": [figures(row) for one in compared for row in one["comparison"]["rows"]],
         "alone": [[clock(row) for row in one["comparison"]["rows"]] for one in alone],
     }
     (given.out / "evaluation_twins.json").write_text(json.dumps(told, indent=1) + "\n")
@@ -90,11 +90,13 @@ def ratio(value: float, between: dict) -> dict:
 
 
 def page(told: dict) -> str:
-    a, b = told["runs"]["a"], told["runs"]["b"]
+    a, b = (told["runs"][0][side] for side in ("a", "b"))
+    limits = a["limits"]
+    how = f"{a['concurrency']} rollouts at once, greedy, at most {limits['max_turns']} searches of {limits['top_k']} passages"
     opening = (
-        f"benchmarks/twins.sh, {a['started_at']}, commit {a['commit']}, {told['machine']}. A is {a['model']} in mode {a['modes'][0]}, B is "
-        f"{b['model']} in mode {b['modes'][0]}; {a['concurrency']} rollouts at once, greedy, at most {a['limits']['max_turns']} "
-        f"searches of {a['limits']['top_k']} passages, index of {a['passages']:,} passages. Each cell: A, B, A − B [95 % interval]."
+        f"benchmarks/twins.sh, {a['started_at']}, commit {a['commit']}, {told['machine']}. A is {a['model']} in mode "
+        f"{a['modes'][0]}, B is {b['model']} in mode {b['modes'][0]}; {how}, an index of {a['passages']} passages. Each cell: A, "
+        "B, A − B [95 % interval, paired bootstrap]."
     )
     sections = [Section("By set and kind of question", (opening, quality(told["groups"])))]
     for number, rows in enumerate(told["alone"], start=1):

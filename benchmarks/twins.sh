@@ -8,7 +8,7 @@
 set -euo pipefail
 declare -A adapter=([parallel]=$1 [sequential]=$2)
 data=$3; mkdir -p "$4"; out=$(cd "$4" && pwd); shift 4
-steps=("${@:-all}"); port=${PORT:-21100}; max_turns=6 limit=${LIMIT:-150}
+steps=("${@:-all}"); port=${PORT:-21100}; max_turns=6 limit=${LIMIT:-40}
 files=("$data/hotpotqa.jsonl" "$data/2wikimultihopqa.jsonl")
 bin=.venv/bin
 
@@ -19,9 +19,9 @@ within() {
   PARALLELSEARCH_STATE_DIR=$out/state-$1 GATEWAY_PORT=$first RETRIEVER_PORT=$((first + 1)) POLICY_PORT=$((first + 2)) \
     TRAINER_PORT=$((first + 3)) POLICY_CHECKPOINT=$out/cold-$1 POLICY_TURN_TOKENS=200 POLICY_MAX_MODEL_LEN=4096 "${@:2}"
 }
-evaluate() { # MODE FOLDER ARGUMENT …
-  within "$1" "$bin/parallelsearch" eval "${files[@]}" --split eval --answerable --mode "$1" --max-turns "$max_turns" --deadline 300 \
-    --corpus "the passages of hotpotqa and 2wikimultihopqa" --out "$2/$1" "${@:3}"
+evaluate() { # MODE RUN ARGUMENT …
+  within "$1" "$bin/parallelsearch" eval "${@:3}" --split eval --answerable --mode "$1" --max-turns "$max_turns" --deadline 300 \
+    --corpus "the passages of hotpotqa and 2wikimultihopqa" --out "$out/$2/$1"
 }
 
 if wants up; then
@@ -30,17 +30,20 @@ if wants up; then
     within "$mode" "$bin/parallelsearch" up
   done
 fi
-if wants ask; then
-  for mode in parallel sequential; do evaluate "$mode" "$out/main" --limit "$limit" --concurrency 16; done
+if wants ask; then # of the kinds that were not taught (both learnt from comparisons alone), a sample
+  mkdir -p "$out/questions"
+  for type in bridge_comparison compositional bridge; do cat "${files[@]}" | grep -F "\"type\": \"$type\"" >"$out/questions/$type.jsonl"; done
+  for mode in parallel sequential; do evaluate "$mode" taught "${files[@]}" --subset parallel --concurrency 16; done
+  for mode in parallel sequential; do evaluate "$mode" others "$out"/questions/*.jsonl --limit "$limit" --concurrency 16; done
 fi
 if wants alone; then # in turns, so that what else the machine does meets both
   for round in 1 2; do
-    for mode in parallel sequential; do evaluate "$mode" "$out/alone-$round" --subset parallel --limit 6 --concurrency 1; done
+    for mode in parallel sequential; do evaluate "$mode" "alone-$round" "${files[@]}" --subset parallel --limit 5 --concurrency 1; done
   done
 fi
 if wants report; then
-  for run in main alone-1 alone-2; do "$bin/parallelsearch" eval compare "$out/$run/parallel" "$out/$run/sequential" --out "$out/$run"; done
-  "$bin/python" benchmarks/twins.py "$out/main" "$out/alone-1" "$out/alone-2" --out docs/results
+  for run in taught others alone-1 alone-2; do "$bin/parallelsearch" eval compare "$out/$run/parallel" "$out/$run/sequential" --out "$out/$run"; done
+  "$bin/python" benchmarks/twins.py "$out"/{taught,others} --alone "$out"/alone-* --out docs/results --machine "${MACHINE:-}"
 fi
 if wants down; then
   for mode in sequential parallel; do within "$mode" "$bin/parallelsearch" down; done

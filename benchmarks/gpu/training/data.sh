@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the prompt files and the cold-start files of the training benchmarks out of $TRAIN/raw into $TRAIN/data.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd); raw=$TRAIN/raw; twin_rows=4000; data=$TRAIN/data; python=${PYTHON:-python3}; mkdir -p "$data"
+here=$(cd "$(dirname "$0")" && pwd); raw=$TRAIN/raw; data=$TRAIN/data; python=${PYTHON:-python3}; mkdir -p "$data"
 make() { "$python" -m trainer prepare-data "$@" > /dev/null; }
 corpora=(); for set in hotpotqa 2wikimultihopqa musique nq popqa triviaqa xquad; do corpora+=(--corpus "$set=$raw/${set}_corpus.jsonl.gz"); done
 multihop=("$raw/hotpotqa.jsonl" "$raw/2wikimultihopqa.jsonl")
@@ -18,7 +18,7 @@ cat "$data/parallel_eval.jsonl" "$data/sequential_eval.jsonl" > "$data/boundary_
 make prompts "${multihop[@]}" --split eval --type comparison --type bridge_comparison --type compositional --out "$data/improve_eval.jsonl"
 "$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 2300 --out "$raw/mixed.jsonl"
 make cold-start "$raw/mixed.jsonl" "${corpora[@]}" --out "$data/cold_mixed.jsonl"
-for kind in parallel sequential; do zcat "$raw/sft_$kind.jsonl.gz" | sed -n "1,${twin_rows}p" > "$raw/twin_$kind.jsonl"; done
+"$python" "$here/twin.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --every 3 --out "$raw"
 make cold-start "$raw/twin_parallel.jsonl" "${corpora[@]}" --out "$data/cold_parallel.jsonl"
 make cold-start "$raw/twin_sequential.jsonl" "${corpora[@]}" --mode sequential --out "$data/cold_sequential.jsonl"
 wc -l "$data"/*.jsonl
