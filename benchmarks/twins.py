@@ -1,21 +1,25 @@
 """The note on the twins, out of what twins.sh compared: parallel (A) against sequential (B), paired question by question.
 
-    python benchmarks/twins.py COMPARED … [--alone COMPARED …] --out docs/results [--machine TEXT]
+    python benchmarks/twins.py COMPARED … [--alone ROUND …] --out docs/results [--machine TEXT] [--note TEXT]
 
-COMPARED is a folder of `parallelsearch eval compare`; many rollouts at once for everything but time, one at a time (`--alone`) for
-the time. Writes evaluation_twins.json and evaluation_twins.md. No question and no passage stands in them.
+COMPARED is a folder of `parallelsearch eval compare`, ROUND one that holds the two runs `parallel` and `sequential`, one rollout
+at a time: what is said of time is over all rounds together. Writes evaluation_twins.json and evaluation_twins.md. No question and
+no passage stands in them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
+from parallelsearch.evaluation.comparing import compare_tables, read_side
 from parallelsearch.evaluation.metrics import BY_NAME, Unit
 from parallelsearch.evaluation.reports import numbers
 from parallelsearch.evaluation.reports.markdown import render_markdown
 from parallelsearch.evaluation.reports.tables import Section, Table
+from parallelsearch.evaluation.table import Columns, read_columns
 
 METRICS = (
     "exact_match", "decomposed", "llm_calls", "search_rounds", "sub_queries", "dropped", "completion_tokens", "prompt_tokens",
@@ -31,13 +35,15 @@ def main() -> None:
     parser.add_argument("--alone", nargs="*", type=Path, default=[])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--machine", default="", help="what ran it, and whether it was quiet")
+    parser.add_argument("--note", default="", help="anything else that a reader must know")
     given = parser.parse_args()
-    compared, alone = [read(folder) for folder in given.compared], [read(folder) for folder in given.alone]
+    compared = [read(folder) for folder in given.compared]
     told = {
         "machine": given.machine or compared[0]["a"]["machine"],
+        "note": given.note,
         "runs": [{side: facts(one[side]) for side in ("a", "b")} for one in compared],
         "groups": [figures(row) for one in compared for row in one["comparison"]["rows"]],
-        "alone": [[clock(row) for row in one["comparison"]["rows"]] for one in alone],
+        "alone": clock(given.alone) if given.alone else None,
     }
     (given.out / "evaluation_twins.json").write_text(json.dumps(told, indent=1) + "\n")
     (given.out / "evaluation_twins.md").write_text(page(told))
@@ -72,17 +78,29 @@ def sides(pair: dict) -> dict:
     }
 
 
-def clock(row: dict) -> dict:
-    """Milliseconds of an answer, and A / B of the median and of the mean."""
-    median, mean = row["wall_clock"][CLOCK], row["metrics"]["total_ms"]
+def clock(rounds: list[Path]) -> dict:
+    """Milliseconds of an answer, and A / B of the median and of the mean, over all rounds."""
+    a, b = (side_of([folder / mode for folder in rounds]) for mode in ("parallel", "sequential"))
+    rows, _ = compare_tables(a, b)
+    pooled = asdict(rows[0])
+    median, mean = pooled["wall_clock"][CLOCK], pooled["metrics"]["total_ms"]
     return {
-        "set": row["set_name"],
-        "group": row["group"],
-        "n": row["n"],
+        "n": pooled["n"],
         "median": {**{side: round(median[side], 1) for side in ("a", "b")}, **ratio(median["relative"], median["interval"])},
         "mean": {**{side: round(mean[side], 1) for side in ("a", "b")}, **ratio(mean["relative"], mean["relative_interval"])},
         "difference_of_means": sides(mean),
     }
+
+
+def side_of(runs: list[Path]) -> dict[str, Columns]:
+    """What one side measured, by round and set."""
+    found = {}
+    for side in (read_side(str(run)) for run in runs):
+        questions = side.folder.questions()
+        found |= {
+            f"{side.folder.path.parent.name} {cell.set_name}": read_columns(side.folder, cell, questions) for cell in side.cells
+        }
+    return found
 
 
 def ratio(value: float, between: dict) -> dict:
@@ -98,9 +116,9 @@ def page(told: dict) -> str:
         f"{a['modes'][0]}, B is {b['model']} in mode {b['modes'][0]}; {how}, an index of {a['passages']} passages. Each cell: A, "
         "B, A − B [95 % interval, paired bootstrap]."
     )
-    sections = [Section("By set and kind of question", (opening, quality(told["groups"])))]
-    for number, rows in enumerate(told["alone"], start=1):
-        sections.append(Section(f"One rollout at a time, parallel questions, round {number}", (times(rows),)))
+    sections = [Section("By set and kind of question", (opening, told["note"], quality(told["groups"])))]
+    if told["alone"]:
+        sections.append(Section("One rollout at a time, comparisons", (times(told["alone"]),)))
     return render_markdown("A policy that searches in parallel against its sequential twin", sections)
 
 
@@ -127,16 +145,14 @@ def cell(name: str, pair: dict | None) -> str:
     return f"{a}, {b}, {difference} {numbers.interval(unit, *pair['interval'])}"
 
 
-def times(rows: list[dict]) -> Table:
-    header = ("set", "group", "n", "median A, s", "median B, s", "A / B", "mean A, s", "mean B, s", "A / B")
-    found = []
-    for row in rows:
-        cells = []
-        for one in (row["median"], row["mean"]):
-            cells += [numbers.number(Unit.MILLISECONDS, one[side]) for side in ("a", "b")]
-            cells.append(f"{numbers.number(Unit.VALUE, one['ratio'])} {numbers.interval(Unit.VALUE, *one['interval'])}")
-        found.append((row["set"], row["group"], str(row["n"]), *cells))
-    return Table(header, tuple(found))
+def times(told: dict) -> Table:
+    rows = []
+    for name in ("median", "mean"):
+        one = told[name]
+        seconds = [numbers.number(Unit.MILLISECONDS, one[side]) for side in ("a", "b")]
+        bounds = numbers.interval(Unit.VALUE, *one["interval"])
+        rows.append((name, str(told["n"]), *seconds, f"{numbers.number(Unit.VALUE, one['ratio'])} {bounds}"))
+    return Table(("an answer", "n", "A, s", "B, s", "A / B"), tuple(rows))
 
 
 if __name__ == "__main__":

@@ -30,20 +30,22 @@ if wants up; then
     within "$mode" "$bin/parallelsearch" up
   done
 fi
-if wants ask; then # of the kinds that were not taught (both learnt from comparisons alone), a sample
+if wants ask; then # what the twins were made for in full, of the other kinds a sample
   mkdir -p "$out/questions"
   for type in bridge_comparison compositional bridge; do cat "${files[@]}" | grep -F "\"type\": \"$type\"" >"$out/questions/$type.jsonl"; done
-  for mode in parallel sequential; do evaluate "$mode" taught "${files[@]}" --subset parallel --concurrency 16; done
+  for mode in parallel sequential; do evaluate "$mode" comparisons "${files[@]}" --subset parallel --concurrency 16; done
   for mode in parallel sequential; do evaluate "$mode" others "$out"/questions/*.jsonl --limit "$limit" --concurrency 16; done
 fi
-if wants alone; then # in turns, so that what else the machine does meets both
-  for round in 1 2; do
-    for mode in parallel sequential; do evaluate "$mode" "alone-$round" "${files[@]}" --subset parallel --limit 5 --concurrency 1; done
+if wants alone; then # a question of each set in turns, so that what else the machine does meets both
+  for round in {1..6}; do
+    for mode in parallel sequential; do
+      evaluate "$mode" "alone-$round" "${files[@]}" --subset parallel --limit 1 --seed "$round" --concurrency 1
+    done
   done
 fi
 if wants report; then
-  for run in taught others alone-1 alone-2; do "$bin/parallelsearch" eval compare "$out/$run/parallel" "$out/$run/sequential" --out "$out/$run"; done
-  "$bin/python" benchmarks/twins.py "$out"/{taught,others} --alone "$out"/alone-* --out docs/results --machine "${MACHINE:-}"
+  for run in comparisons others; do "$bin/parallelsearch" eval compare "$out/$run/parallel" "$out/$run/sequential" --out "$out/$run"; done
+  "$bin/python" benchmarks/twins.py "$out"/{comparisons,others} --alone "$out"/alone-* --out docs/results --machine "${MACHINE:-}" --note "${NOTE:-}"
 fi
 if wants down; then
   for mode in sequential parallel; do within "$mode" "$bin/parallelsearch" down; done

@@ -2,6 +2,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -191,18 +192,23 @@ def test_two_runs_are_compared_and_their_differences_named(evaluate, write, tmp_
 
 def test_the_note_on_twins_has_the_figures_of_the_comparison_and_no_question(evaluate, tmp_path):
     questions = mixed(40)
-    evaluate(*questions, name="a", modes=(Mode.PARALLEL,))
-    evaluate(*questions, name="b", modes=(Mode.SEQUENTIAL,))
-    comparison, _ = write_comparison(tmp_path / "out", read_side(str(tmp_path / "a")), read_side(str(tmp_path / "b")))
+    evaluate(*questions, name="out/parallel", modes=(Mode.PARALLEL,))
+    evaluate(*questions, name="out/sequential", modes=(Mode.SEQUENTIAL,))
+    comparison, _ = write_comparison(
+        tmp_path / "out", *(read_side(f"{tmp_path}/out/{mode}") for mode in ("parallel", "sequential"))
+    )
+    shutil.copytree(tmp_path / "out", tmp_path / "again")
     script = Path(__file__).parents[3] / "benchmarks" / "twins.py"
-    command = [sys.executable, str(script), str(tmp_path / "out"), "--alone", str(tmp_path / "out"), "--out", str(tmp_path)]
+    command = [sys.executable, str(script), str(tmp_path / "out"), "--out", str(tmp_path)]
+    command += ["--alone", str(tmp_path / "out"), str(tmp_path / "again")]
     subprocess.run(command, check=True, timeout=60)
 
     told, note = json.loads((tmp_path / "evaluation_twins.json").read_text()), (tmp_path / "evaluation_twins.md").read_text()
     assert [(row["group"], row["n"]) for row in told["groups"]] == [(row.group, row.n) for row in comparison.rows]
     calls, pair = told["groups"][0]["metrics"]["llm_calls"], comparison.rows[0].metrics["llm_calls"]
     assert (calls["a"], calls["b"], calls["interval"][0]) == pytest.approx((pair.a, pair.b, pair.interval.low), abs=1e-4)
-    assert told["alone"][0][0]["median"]["ratio"] == pytest.approx(comparison.rows[0].wall_clock["p50"].relative, abs=1e-4)
+    assert told["alone"]["n"] == 2 * 40
+    assert told["alone"]["median"]["ratio"] == pytest.approx(comparison.rows[0].wall_clock["p50"].relative, abs=1e-4)
     assert "2.00, 3.00, -1.00 [-1.00, -1.00]" in note
     assert not any(row["question"] in note + json.dumps(told) for row in questions)
 
