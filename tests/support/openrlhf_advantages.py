@@ -1,40 +1,17 @@
 """OpenRLHF's own arithmetic of advantages, run on rewards alone, without Ray and DeepSpeed."""
 
-import importlib
-import sys
-import types
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
-from openrlhf_parser import light_package
-
-PACKAGES = ("", ".utils", ".models", ".trainer", ".trainer.ppo_utils", ".trainer.ray")
-NOT_RUN = {
-    "ray": (),
-    "deepspeed": (),
-    "openrlhf.trainer.ray.launcher": ("RayActorGroup",),
-    "openrlhf.trainer.ppo_utils.experience": ("Experience",),
-}
-"""Modules that are imported and not reached, with the names that are taken from them."""
+from openrlhf_training import training_code
 
 
 @contextmanager
 def experience_maker(sources):
     """The class of these sources; nothing of it stays imported."""
-    before = dict(sys.modules)
-    for name in (f"openrlhf{package}" for package in PACKAGES):
-        light_package(name, sources.joinpath(*name.split(".")))
-    for name, attributes in NOT_RUN.items():
-        module = sys.modules[name] = types.ModuleType(name)
-        for attribute in attributes:
-            setattr(module, attribute, type(attribute, (), {}))
-    try:
-        yield importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker").RemoteExperienceMaker
-    finally:
-        for name in set(sys.modules) - set(before):
-            if name.split(".")[0] in {"openrlhf", "ray", "deepspeed"}:
-                del sys.modules[name]
+    with training_code(sources) as load:
+        yield load("openrlhf.trainer.ppo_utils.experience_maker").RemoteExperienceMaker
 
 
 def advantages(maker_class, estimator, groups):

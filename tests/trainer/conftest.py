@@ -33,6 +33,25 @@ def start_trainer(platform):
     platform.end_runs()
 
 
+@pytest.fixture
+def one_thread():
+    """Tiny models are slower with several, and slow where the machine has other work."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=["0.11.2", "0.10.4"])
+def openrlhf(request, openrlhf_sources, one_thread):
+    """Each version, for tests that run its training code."""
+    from openrlhf_training import OpenRLHF
+
+    return OpenRLHF(request.param, openrlhf_sources(request.param))
+
+
 @pytest.fixture(params=["0.11.2", "0.10.4"])
 def agent(request, openrlhf_sources):
     with openrlhf_agent.agent_module(openrlhf_sources(request.param)) as module:

@@ -15,6 +15,13 @@ ESTIMATORS = {
     Algorithm.REINFORCE_BASELINE: "reinforce_baseline",
 }
 WARM_UP = 0.03
+SCHEDULE = "cosine_warmup_with_min_lr"
+"""Ends its warm-up at the learning rate. OpenRLHF's default, `cosine_with_min_lr`, begins it at 0: of a run's steps the first would
+change nothing."""
+KL = {Algorithm.GRPO: ("k3", True), Algorithm.REINFORCE_BASELINE: ("k2", True), Algorithm.PPO: ("k1", False)}
+"""The estimator, and whether KL is part of the loss; else it is part of the reward."""
+REWARDS = ("-1000000", "1000000")
+"""OpenRLHF clips rewards, less their group's mean where there is one, to 10 unless told otherwise: more than that would be one."""
 MODEL = "model"
 """Where in its folder a run leaves what it ended with."""
 LAST_STEP = "last_step"
@@ -91,19 +98,26 @@ def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -
 
 
 def _algorithm(spec: ReinforcementSpec) -> list[str]:
-    """PPO and the reinforce baseline take KL into the reward (k1), GRPO into the loss (k3), as published for each."""
-    grpo = spec.algorithm is Algorithm.GRPO
+    """PPO takes KL into the reward, as published. The reinforce baseline whitens what it learns from over a step: KL in the reward
+    would be all of it, at full size, where all rollouts of each question are worth the same. So it stands in the loss, as in GRPO.
+    """
+    estimator, in_loss = KL[spec.algorithm]
     arguments = _flags(
         ("algo.advantage.estimator", ESTIMATORS[spec.algorithm]),
         ("algo.kl.init_coef", spec.kl_coefficient),
-        ("algo.kl.use_loss", grpo),
-        ("algo.kl.estimator", "k3" if grpo else "k1"),
+        ("algo.kl.use_loss", in_loss),
+        ("algo.kl.estimator", estimator),
         ("actor.adam.lr", spec.learning_rate),
+        ("actor.lr_scheduler", SCHEDULE),
         ("actor.lr_warmup_ratio", WARM_UP),
     )
     if spec.algorithm is Algorithm.PPO:
-        arguments += _flags(("critic.adam.lr", spec.critic_learning_rate), ("critic.lr_warmup_ratio", WARM_UP))
-    return arguments
+        arguments += _flags(
+            ("critic.adam.lr", spec.critic_learning_rate),
+            ("critic.lr_scheduler", SCHEDULE),
+            ("critic.lr_warmup_ratio", WARM_UP),
+        )
+    return [*arguments, "--reward.clip_range", *REWARDS]
 
 
 def _correction(spec: ReinforcementSpec, version: Version) -> list[str]:
@@ -179,6 +193,7 @@ def _supervised(spec: SupervisedSpec, paths: RunPaths) -> list[str]:
             ("train.max_epochs", spec.epochs),
             ("train.seed", spec.seed),
             ("adam.lr", spec.learning_rate),
+            ("lr_scheduler", SCHEDULE),
             ("lr_warmup_ratio", WARM_UP),
             ("ckpt.output_dir", paths.output),
         ),
