@@ -48,6 +48,21 @@ async def test_an_excluded_rollout_takes_the_mean_of_its_group_and_the_run_goes_
 
 
 @pytest.mark.anyio
+async def test_two_draws_of_a_question_in_flight_are_two_groups(agent, tmp_path):
+    retriever = Retriever(down=9)
+    worker = make_worker(tmp_path, retriever)
+    first, second = (LABEL.model_copy(update={"draw": draw}) for draw in (3, 17))
+
+    broken = asyncio.create_task(execute(agent, worker, SEARCH, label=first))
+    await asyncio.sleep(0)
+    others = [execute(agent, worker, ANSWER, label=first), execute(agent, worker, "no", "no", "no", "no", "no", label=second)]
+    (excluded, _), (right, _), (wrong, _) = await asyncio.gather(broken, *others)
+
+    assert excluded["reward"] == right["reward"] != wrong["reward"]
+    assert {record.draw for record in Rollouts(tmp_path).facts()} == {3, 17}
+
+
+@pytest.mark.anyio
 async def test_a_rollout_that_breaks_off_keeps_its_group_from_waiting(agent, tmp_path):
     retriever = Retriever(down=1_000)
     worker = make_worker(tmp_path, retriever)

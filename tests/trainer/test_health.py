@@ -34,6 +34,21 @@ def test_excluded_rollouts_count_in_their_share_alone_and_evaluation_in_none():
     assert step.values["exact_match"] == 1.0
 
 
+def test_groups_whose_rollouts_were_all_worth_the_same_are_counted_by_draw():
+    records = [
+        *(record(1, draw=0, learnt_reward=1.8, matched=False) for _ in range(2)),
+        *(record(1, draw=1, learnt_reward=reward) for reward in (1.8, 0.1)),
+        *(record(1, draw=2, learnt_reward=1.8, kind="sequential") for _ in range(2)),
+        *(record(1, draw=3, learnt_reward=reward, excluded=reward > 0) for reward in (0.0, 0.1)),
+        *(record(1, learnt_reward=reward, split="eval") for reward in (0.0, 1.0)),
+    ]
+    (step,) = steps_of(records, 8)
+
+    assert step.values["uniform_groups"] == pytest.approx(2 / 3)
+    assert step.values["uniform_groups/parallel"] == 0.5
+    assert step.values["uniform_groups/sequential"] == 1.0
+
+
 def run_of(**series):
     count = len(next(iter(series.values())))
     return [StepMetrics(step=n + 1, values={name: values[n] for name, values in series.items()}) for n in range(count)]

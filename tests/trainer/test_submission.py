@@ -9,6 +9,7 @@ from training_platform import COLD_ROW, prompt_row
 from parallelsearch.errors import InvalidInput
 from trainer.data.judge import judge_prompts
 from trainer.jobs import deal
+from trainer.labels import PromptRow
 
 RUNS = "/v1/training-runs"
 
@@ -175,7 +176,21 @@ def test_a_run_is_dealt_exactly_the_questions_of_its_steps(start_trainer, platfo
     run_id = trainer.submit(platform.spec(steps=3, prompts_per_step=4)).json()["id"]
     trainer.wait(run_id, "succeeded")
 
-    assert len((platform.folder / "runs" / run_id / "prompts.jsonl").read_text().splitlines()) == 12
+    lines = (platform.folder / "runs" / run_id / "prompts.jsonl").read_text().splitlines()
+    given = PromptRow.model_validate_json((platform.folder / "data" / "train.jsonl").read_text())
+    assert [PromptRow.model_validate_json(line) for line in lines] == [given.drawn(draw) for draw in range(12)]
+    assert [PromptRow.model_validate_json(line).unpacked.draw for line in lines] == list(range(12))
+
+
+def test_rows_that_are_none_any_more_when_a_run_starts_fail_it_with_a_sentence(start_trainer, platform):
+    platform.does("sleep 60")
+    trainer = start_trainer()
+    first, second = (trainer.submit(platform.spec(name=name)).json()["id"] for name in ("one", "two"))
+    trainer.wait(first, "running")
+    (platform.folder / "data" / "train.jsonl").write_text("nonsense\n")
+    trainer.delete(f"{RUNS}/{first}")
+
+    assert trainer.wait(second, "failed")["detail"] == "data: a line is no row of a prompt file: nonsense"
 
 
 def test_every_pass_over_the_questions_is_whole_and_depends_on_the_seed_alone():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -61,13 +61,13 @@ class Member:
 
 
 class Groups:
-    """The rollouts in flight of each question, by a key that they share."""
+    """The rollouts in flight of each draw of a question, by a key that they share."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[Hashable, _Group] = {}
 
     @contextmanager
-    def member(self, key: str) -> Iterator[Member]:
+    def member(self, key: Hashable) -> Iterator[Member]:
         """A rollout of the group while it lasts; one that breaks off keeps no other waiting."""
         group = self._groups.get(key)
         if group is None or group.over.is_set():

@@ -16,6 +16,7 @@ from parallelsearch.schemas.training import SPEC, CheckpointSpec, LauncherName, 
 from trainer.command import RunPaths, openrlhf_command
 from trainer.data.judge import judge_cold_start, judge_prompts
 from trainer.imports import check_function
+from trainer.labels import PromptRow
 from trainer.launchers.interface import Job, RunFolder
 from trainer.roots import resolve, resolve_model
 from trainer.settings import TrainerSettings
@@ -92,7 +93,7 @@ class JobBuilder:
             # Whole or not at all: a run whose start was not recorded may be reading it already.
             part = job.folder / f"{PROMPTS}.part"
             with part.open("wb") as file:
-                file.writelines(row + b"\n" for row in dealt)
+                file.writelines(_drawn(row, draw) + b"\n" for draw, row in enumerate(dealt))
             part.replace(job.folder / PROMPTS)
 
     def _paths(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> RunPaths:
@@ -163,12 +164,22 @@ def _earlier(path: Path, run_id: str) -> CheckpointSpec:
 
 
 def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:
-    """`count` rows: whole passes over all of them, each shuffled anew, so that a run has exactly the steps it asks for."""
+    """`count` rows: whole passes over all of them, each shuffled anew, so that a run has exactly the steps it asks for.
+
+    OpenRLHF shuffles them once more, all together: a question of two passes may come twice in a step.
+    """
     random = Random(seed)
     dealt: list[bytes] = []
     while len(dealt) < count:
         dealt += random.sample(rows, min(len(rows), count - len(dealt)))
     return dealt
+
+
+def _drawn(row: bytes, draw: int) -> bytes:
+    try:
+        return PromptRow.model_validate_json(row).drawn(draw).model_dump_json().encode()
+    except ValidationError:
+        raise InvalidInput(f"data: a line is no row of a prompt file: {row[:200].decode(errors='replace')}") from None
 
 
 def _executable(python: Path) -> str:

@@ -13,13 +13,22 @@ Split = Literal["train", "eval"]
 
 
 class Label(WireModel):
-    """The question of a rollout and what its reward goes by."""
+    """The question of a rollout and what its reward goes by.
+
+    A run deals its questions, some of them more than once; each draw has a number, and the rollouts of a draw are a group.
+    """
 
     id: str
     question: str
     kind: Kind
     golden_answers: list[str] = Field(min_length=1)
     split: Split = "train"
+    draw: int | None = None
+
+    @property
+    def group(self) -> tuple[str, int | None]:
+        """The same for the rollouts that are compared; ids of several data sets may be the same."""
+        return self.id, self.draw
 
 
 class PromptRow(WireModel):
@@ -38,3 +47,6 @@ class PromptRow(WireModel):
     @property
     def unpacked(self) -> Label:
         return Label.model_validate_json(self.label)
+
+    def drawn(self, draw: int) -> PromptRow:
+        return self.model_copy(update={"label": self.unpacked.model_copy(update={"draw": draw}).model_dump_json()})

@@ -28,6 +28,7 @@ class RolloutRecord(WireModel):
 
     time: float
     id: str
+    draw: int | None = None
     kind: Kind
     split: Split
     stop_reason: StopReason
@@ -57,6 +58,7 @@ def record_of(outcome: Outcome, learnt_reward: float) -> RolloutRecord:
     return RolloutRecord(
         time=time.time(),
         id=outcome.label.id,
+        draw=outcome.label.draw,
         kind=outcome.label.kind,
         split=outcome.label.split,
         stop_reason=trajectory.stop_reason,

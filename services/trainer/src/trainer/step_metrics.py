@@ -9,11 +9,13 @@
 | wrong_with_evidence | the share answered wrongly although a gold answer stood in an observation |
 | search_share | search time over the time of the rollout |
 
-Excluded rollouts count in `excluded` alone.
+`uniform_groups` is the share of groups of at least two rollouts that were all worth the same: what compares within a group learns
+nothing from them. Excluded rollouts count in `excluded` alone.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
@@ -65,3 +67,9 @@ def _means(records: Sequence[RolloutRecord], suffix: str) -> Iterator[tuple[str,
     if records:
         for name, value in METRICS.items():
             yield f"{name}{suffix}", fmean(value(record) for record in records)
+    groups: dict[object, list[float]] = defaultdict(list)
+    for record in records:
+        groups[record.id, record.draw].append(record.learnt_reward)
+    uniform = [len(set(rewards)) == 1 for rewards in groups.values() if len(rewards) > 1]
+    if uniform:
+        yield f"uniform_groups{suffix}", fmean(uniform)

@@ -88,7 +88,7 @@ class Worker:
     @asynccontextmanager
     async def rollout(self, label: Label) -> AsyncIterator[Place]:
         """The time of one rollout, from when it may start; it leaves its group however it ends."""
-        with self._groups.member(label.id) as member:
+        with self._groups.member(label.group) as member:
             await self._gate.pass_through()
             yield Place(self, member)
 
