@@ -56,6 +56,10 @@ def tiny_model(vocabulary, seed):
     return LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **shape)).eval()
 
 
+def gradient_of(model):
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
 @dataclass
 class Step:
     """`load` imports OpenRLHF's modules, `args` are what its parser made of our command."""

@@ -100,7 +100,7 @@ class OpenRLHF:
     sources: Path
 
 
-PATHS = RunPaths(Path("/model"), Path("/prompts.jsonl"), None, Path("/run"), Path("/src/agent.py"))
+PATHS = RunPaths(Path("/model"), Path("/prompts.jsonl"), Path("/evaluation.jsonl"), Path("/run"), Path("/src/agent.py"))
 
 
 def run_of(openrlhf, *, kind="reinforcement", **changes):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from agent_rollouts import ANSWER, LABEL, SEARCH, TOKENIZER, Retriever
 from openrlhf_agent import SamplingParams, ScriptedEngine
-from openrlhf_step import Step, tiny_model
+from openrlhf_step import Step, gradient_of, tiny_model
 from openrlhf_training import run_of, training_code
 
 from trainer.groups import exact
@@ -89,10 +89,6 @@ class Meant:
             losses.append(-advantage * weight * chosen + self.spec.kl_coefficient * kl)
         torch.cat(losses).mean().backward()
         return gradient_of(self.policy)
-
-
-def gradient_of(model):
-    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 @pytest.fixture(params=[("grpo", False), ("grpo", True), ("reinforce_baseline", False)], ids=["grpo", "corrected", "baseline"])

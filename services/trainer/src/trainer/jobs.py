@@ -166,7 +166,7 @@ def _earlier(path: Path, run_id: str) -> CheckpointSpec:
 def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:
     """`count` rows: whole passes over all of them, each shuffled anew, so that a run has exactly the steps it asks for.
 
-    OpenRLHF shuffles them once more, all together: a question of two passes may come twice in a step.
+    OpenRLHF shuffles them once more, all together and without a seed: a question of two passes may come twice in a step.
     """
     random = Random(seed)
     dealt: list[bytes] = []
