@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
-STEPS, ABLATION_STEPS, PROMPTS, SAMPLES, RATE = 70, 40, 8, 8, 5e-5
+STEPS, ABLATION_STEPS, PROMPTS, SAMPLES, RATE, NONE = 70, 40, 8, 8, 5e-5, 1e-15
 
 
 def cold_start(name, data, **lora):
@@ -79,17 +79,17 @@ PLANS = {
         cold_start("cold-sequential", "cold_sequential.jsonl", **LORA),
         cold_start("cold-parallel", "cold_parallel.jsonl", **LORA),
     ],
-    # The central claim with a second seed, its control, and the start as it is (the first step's learning rate is 0); then the
-    # bundled policy likewise.
+    # The central claim with a second seed, its control, and the start as it is (one step that changes nothing); then the bundled
+    # policy likewise.
     "claim": [
         reinforce("boundary-seed42", MIXED, BOUNDARY),
         reinforce("boundary-control", MIXED, BOUNDARY, decomposition=0.0, search_count=0.0),
         reinforce("boundary-seed43", MIXED, BOUNDARY, seed=43),
-        reinforce("before", MIXED, BOUNDARY, steps=1),
+        reinforce("before", MIXED, BOUNDARY, steps=1, rate=NONE),
     ],
     "improve": [
         reinforce("improve-bundled", "bundled", "improve.jsonl", temperature=0.0),
-        reinforce("before-bundled", "bundled", "improve.jsonl", steps=1, temperature=0.0),
+        reinforce("before-bundled", "bundled", "improve.jsonl", steps=1, temperature=0.0, rate=NONE),
     ],
     "algorithms": [
         reinforce("ppo", MIXED, BOUNDARY, algorithm="ppo", steps=12),
