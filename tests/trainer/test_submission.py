@@ -7,6 +7,9 @@ import pytest
 from training_platform import COLD_ROW, prompt_row
 
 from parallelsearch.errors import InvalidInput
+from parallelsearch.protocol.prompt import build_prompt
+from parallelsearch.rollout.types import Mode
+from parallelsearch.schemas.training import RolloutSpec
 from trainer.data.judge import judge_prompts
 from trainer.jobs import deal
 from trainer.labels import PromptRow
@@ -204,9 +207,34 @@ def test_every_pass_over_the_questions_is_whole_and_depends_on_the_seed_alone():
 def test_a_file_is_judged_for_so_long_and_its_first_rows_in_any_case(tmp_path):
     huge = tmp_path / "huge.jsonl"
     huge.write_text(prompt_row("train") * 5_000 + "nonsense\n")
-    judge_prompts(huge, "data", "train", limit_s=0)
+    judge_prompts(huge, "data", "train", RolloutSpec(), limit_s=0)
     with pytest.raises(InvalidInput, match=r"data: huge\.jsonl:5001 is no row"):
-        judge_prompts(huge, "data", "train")
+        judge_prompts(huge, "data", "train", RolloutSpec())
     huge.write_text("nonsense\n" + prompt_row("train") * 5_000)
     with pytest.raises(InvalidInput, match=r"huge\.jsonl:1 is no row"):
-        judge_prompts(huge, "data", "train", limit_s=0)
+        judge_prompts(huge, "data", "train", RolloutSpec(), limit_s=0)
+
+
+@pytest.mark.parametrize(
+    ("made", "asks", "refused"),
+    [
+        ({}, {}, False),
+        ({}, {"layout": "compact"}, False),
+        ({"mode": "sequential"}, {"mode": "sequential"}, False),
+        ({"final_newline": True}, {"layout": "paper"}, False),
+        ({"mode": "sequential"}, {}, True),
+        ({}, {"mode": "sequential"}, True),
+        ({}, {"layout": "paper"}, True),
+        ({"final_newline": True}, {}, True),
+    ],
+)
+def test_questions_that_are_asked_in_another_way_than_the_run_serves_are_refused(start_trainer, platform, made, asks, refused):
+    row = PromptRow.model_validate_json(prompt_row("train"))
+    prompt = build_prompt(row.unpacked.question, **{"mode": Mode.PARALLEL, **made})
+    data = platform.folder / "data" / "train.jsonl"
+    data.write_text(prompt_row("train") + row.model_copy(update={"prompt": prompt}).model_dump_json() + "\n")
+    answer = start_trainer().post(f"{RUNS}/dry-run", json=platform.spec(rollout=asks))
+
+    assert answer.status_code == (422 if refused else 200)
+    if refused:
+        assert "data: train.jsonl:2 asks in another mode or layout" in answer.json()["detail"]

@@ -65,14 +65,14 @@ class JobBuilder:
         """Reads the files that the run is to learn from and be measured on, row by row, for at most `JUDGE_S` each.
 
         Raises:
-            InvalidInput: a row is of another kind, or of another split; names the field and the line.
+            InvalidInput: a row is of another kind, of another split, or asks in another mode; names the field and the line.
         """
         if isinstance(spec, SupervisedSpec):
             judge_cold_start(self._data(spec.data, "data"), "data")
             return
-        judge_prompts(self._data(spec.data, "data"), "data", "train")
+        judge_prompts(self._data(spec.data, "data"), "data", "train", spec.rollout)
         if spec.evaluation.data is not None:
-            judge_prompts(self._data(spec.evaluation.data, "evaluation.data"), "evaluation.data", "eval")
+            judge_prompts(self._data(spec.evaluation.data, "evaluation.data"), "evaluation.data", "eval", spec.rollout)
 
     def check_reward(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Imports a reward of the user's own as the run would. Elsewhere than here, its code lies where the run will be.

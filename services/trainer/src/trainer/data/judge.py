@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
 from pydantic import ValidationError
 
 from parallelsearch.errors import InvalidInput
+from parallelsearch.protocol.observations import Layout
+from parallelsearch.protocol.prompt import build_prompt
+from parallelsearch.rollout.types import Mode
+from parallelsearch.schemas.training import RolloutSpec
 from trainer.data.rows import ColdStartRow
 from trainer.labels import PromptRow, Split
 
@@ -25,15 +30,17 @@ def judge_cold_start(path: Path, field: str, limit_s: float = JUDGE_S) -> None:
     _judge(path, field, "cold-start", ColdStartRow.model_validate_json, limit_s)
 
 
-def judge_prompts(path: Path, field: str, wanted: Split, limit_s: float = JUDGE_S) -> None:
-    """Reads a prompt file, whose rows must all be of the split.
+def judge_prompts(path: Path, field: str, wanted: Split, rollout: RolloutSpec, limit_s: float = JUDGE_S) -> None:
+    """Reads a prompt file, whose rows must all be of the split, and ask as the run's rollouts answer.
 
     Raises:
         InvalidInput: it has no rows, or one of another kind or split; names field, file and line.
     """
 
     def judge(line: bytes) -> None:
-        split = PromptRow.model_validate_json(line).unpacked.split
+        row = PromptRow.model_validate_json(line)
+        split = row.unpacked.split
+        _check_prompt(row, rollout)
         if split != wanted:
             raise InvalidInput(
                 f"holds {split} rows, {wanted} rows are needed; "
@@ -41,6 +48,20 @@ def judge_prompts(path: Path, field: str, wanted: Split, limit_s: float = JUDGE_
             )
 
     _judge(path, field, "prompts", judge, limit_s)
+
+
+def _check_prompt(row: PromptRow, rollout: RolloutSpec) -> None:
+    """A prompt may be of one's own; one of ours must be of the run's mode and layout, or what it learns is never asked."""
+    final_newline = rollout.layout is Layout.PAPER
+    ours = partial(build_prompt, row.unpacked.question)
+    if row.prompt == ours(rollout.mode, final_newline=final_newline):
+        return
+    if any(row.prompt == ours(mode, final_newline=newline) for mode in Mode for newline in (False, True)):
+        made = f"--mode {rollout.mode} --layout {rollout.layout}"
+        raise InvalidInput(
+            f"asks in another mode or layout than the run's, {rollout.mode} and {rollout.layout}; "
+            f"`python -m trainer prepare-data prompts {made}` makes a file that asks so, or change the run's `rollout`."
+        )
 
 
 def _judge(path: Path, field: str, command: str, judge: Callable[[bytes], object], limit_s: float) -> None:
