@@ -5,8 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from openrlhf_advantages import advantages, experience_maker
+from pydantic import ValidationError
 
-from trainer.groups import MAX_GROUP, Groups, exact
+from parallelsearch.schemas.training import MAX_SAMPLES, ReinforcementSpec
+from trainer.groups import REWARD_BITS, Groups, exact
 
 ESTIMATORS = ("group_norm", "dr_grpo")
 REWARDS = [0.1, 0.45, 0.6, 0.9, 1.0, 1.35, 1.5, 1.8, 0.1 + 0.35, -0.35, 1234.567]
@@ -46,12 +48,18 @@ def test_without_exact_rewards_they_would(maker, reward):
     assert (advantages(maker, "group_norm", [[reward] * 8]).abs() >= 0.5).all()
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e30, max_value=1e30), st.integers(2, MAX_GROUP))
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e30, max_value=1e30), st.integers(2, MAX_SAMPLES))
 def test_the_mean_of_equal_rewards_is_exact_in_float32(reward, samples):
     column = torch.full((samples,), exact(reward), dtype=torch.float32)
 
     assert column.mean() == column[0]
     assert exact(reward) == pytest.approx(reward, rel=2**-14)
+
+
+def test_a_group_is_never_larger_than_what_is_exact():
+    assert MAX_SAMPLES <= 2 ** (24 - REWARD_BITS)
+    with pytest.raises(ValidationError, match="samples_per_prompt"):
+        ReinforcementSpec(name="n", model="m", data="d", samples_per_prompt=MAX_SAMPLES + 1)
 
 
 @given(st.floats(-10, 10), st.floats(-10, 10))

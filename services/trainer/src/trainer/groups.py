@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 REWARD_BITS = 14
-"""A float32 has 24: sums of up to 1,024 equal rewards are exact."""
-MAX_GROUP = 2 ** (24 - REWARD_BITS)
+"""A float32 has 24: sums of up to `MAX_SAMPLES` equal rewards are exact."""
 
 
 def exact(reward: float) -> float:

@@ -18,6 +18,8 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 Finite = Annotated[float, AllowInfNan(False)]
 Fraction = Annotated[Finite, Field(ge=0.0, le=1.0)]
 MAX_PROMPTS = 1_000_000
+MAX_SAMPLES = 1_024
+"""Of more equal rewards the mean is not exact where it is learnt from."""
 
 
 class Algorithm(StrEnum):
@@ -148,7 +150,7 @@ class ReinforcementSpec(_RunSpec):
     algorithm: Algorithm = Algorithm.GRPO
     steps: StrictInt = Field(default=100, ge=1, le=100_000)
     prompts_per_step: Positive = 16
-    samples_per_prompt: Positive = 4
+    samples_per_prompt: StrictInt = Field(default=4, ge=1, le=MAX_SAMPLES)
     micro_batch: Positive = 4
     learning_rate: Finite = Field(default=1e-6, gt=0, lt=1)
     critic_learning_rate: Finite = Field(default=1e-5, gt=0, lt=1)
