@@ -37,12 +37,12 @@ def main() -> None:
     parser.add_argument("--machine", default="", help="what ran it, and whether it was quiet")
     parser.add_argument("--note", default="", help="anything else that a reader must know")
     given = parser.parse_args()
-    compared = [read(folder) for folder in given.compared]
+    compared = {folder.name: read(folder) for folder in given.compared}
     told = {
-        "machine": given.machine or compared[0]["a"]["machine"],
+        "machine": given.machine or next(iter(compared.values()))["a"]["machine"],
         "note": given.note,
-        "runs": [{side: facts(one[side]) for side in ("a", "b")} for one in compared],
-        "groups": [figures(row) for one in compared for row in one["comparison"]["rows"]],
+        "runs": {name: {side: facts(one[side]) for side in ("a", "b")} for name, one in compared.items()},
+        "groups": {name: [figures(row) for row in rows_of(one)] for name, one in compared.items()},
         "alone": clock(given.alone) if given.alone else None,
     }
     (given.out / "evaluation_twins.json").write_text(json.dumps(told, indent=1) + "\n")
@@ -51,6 +51,11 @@ def main() -> None:
 
 def read(folder: Path) -> dict:
     return json.loads((folder / "comparison.json").read_text())
+
+
+def rows_of(one: dict) -> list[dict]:
+    """All but those by type: twins.sh makes a set of each type that is told apart."""
+    return [row for row in one["comparison"]["rows"] if not row["group"].startswith("type ")]
 
 
 def facts(run: dict) -> dict:
@@ -108,7 +113,7 @@ def ratio(value: float, between: dict) -> dict:
 
 
 def page(told: dict) -> str:
-    a, b = (told["runs"][0][side] for side in ("a", "b"))
+    a, b = (next(iter(told["runs"].values()))[side] for side in ("a", "b"))
     limits = a["limits"]
     how = f"{a['concurrency']} rollouts at once, greedy, at most {limits['max_turns']} searches of {limits['top_k']} passages"
     opening = (
@@ -116,7 +121,8 @@ def page(told: dict) -> str:
         f"{a['modes'][0]}, B is {b['model']} in mode {b['modes'][0]}; {how}, an index of {a['passages']} passages. Each cell: A, "
         "B, A − B [95 % interval, paired bootstrap]."
     )
-    sections = [Section("By set and kind of question", (opening, told["note"], quality(told["groups"])))]
+    sections = [Section("What was measured", tuple(part for part in (opening, told["note"]) if part))]
+    sections += [Section(name.capitalize(), (quality(groups),)) for name, groups in told["groups"].items()]
     if told["alone"]:
         sections.append(Section("One rollout at a time, comparisons", (times(told["alone"]),)))
     return render_markdown("A policy that searches in parallel against its sequential twin", sections)

@@ -204,8 +204,10 @@ def test_the_note_on_twins_has_the_figures_of_the_comparison_and_no_question(eva
     subprocess.run(command, check=True, timeout=60)
 
     told, note = json.loads((tmp_path / "evaluation_twins.json").read_text()), (tmp_path / "evaluation_twins.md").read_text()
-    assert [(row["group"], row["n"]) for row in told["groups"]] == [(row.group, row.n) for row in comparison.rows]
-    calls, pair = told["groups"][0]["metrics"]["llm_calls"], comparison.rows[0].metrics["llm_calls"]
+    assert [(row["group"], row["n"]) for row in told["groups"]["out"]] == [
+        (row.group, row.n) for row in comparison.rows if not row.group.startswith("type")
+    ]
+    calls, pair = told["groups"]["out"][0]["metrics"]["llm_calls"], comparison.rows[0].metrics["llm_calls"]
     assert (calls["a"], calls["b"], calls["interval"][0]) == pytest.approx((pair.a, pair.b, pair.interval.low), abs=1e-4)
     assert told["alone"]["n"] == 2 * 40
     assert told["alone"]["median"]["ratio"] == pytest.approx(comparison.rows[0].wall_clock["p50"].relative, abs=1e-4)
