@@ -62,8 +62,9 @@ class Cpu(str):
 
 @contextmanager
 def training_code(sources):
-    """A function that imports a module of these sources; nothing of them stays imported."""
-    before = dict(sys.modules)
+    """A function that imports a module of these sources; afterwards all modules are those from before, the real ones too."""
+    replaced = {"openrlhf", *(name.partition(".")[0] for name in NOT_RUN)}
+    before = _taken_out(replaced)
     for name in PACKAGES:
         light_package(name, sources.joinpath(*name.split(".")))
     for name in NOT_RUN:
@@ -77,9 +78,14 @@ def training_code(sources):
         with mock.patch.multiple(torch.cuda, **cuda):
             yield importlib.import_module
     finally:
-        for name in set(sys.modules) - set(before):
-            if name.split(".")[0] in {"openrlhf", *(name.split(".")[0] for name in NOT_RUN)}:
-                del sys.modules[name]
+        _taken_out(replaced)
+        sys.modules.update(before)
+
+
+def _taken_out(packages):
+    """What was imported of these packages, which are no longer."""
+    names = [name for name in sys.modules if name.partition(".")[0] in packages]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def _with_parents(name):

@@ -1,5 +1,8 @@
 """What a group of rollouts learns, by OpenRLHF's own arithmetic, of both versions."""
 
+import sys
+import types
+
 import pytest
 import torch
 from hypothesis import given
@@ -46,6 +49,17 @@ async def test_rollouts_that_did_equally_well_learn_nothing(maker, estimator, sa
 @pytest.mark.parametrize("reward", [0.9, 1.8])
 def test_without_exact_rewards_they_would(maker, reward):
     assert (advantages(maker, "group_norm", [[reward] * 8]).abs() >= 0.5).all()
+
+
+def test_real_modules_are_back_when_openrlhf_has_been_run_without_them(openrlhf_sources, monkeypatch):
+    real = {name: types.ModuleType(name) for name in ("ray", "ray.util", "vllm", "datasets")}
+    for name, module in real.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    with experience_maker(openrlhf_sources("0.11.2")):
+        assert sys.modules["vllm"] is not real["vllm"]
+        assert "ray.util" not in sys.modules
+    assert {name: sys.modules.get(name) for name in real} == real
+    assert not any(name.startswith("openrlhf.") for name in sys.modules)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e30, max_value=1e30), st.integers(2, MAX_SAMPLES))
