@@ -4,6 +4,7 @@ import json
 
 import pytest
 from compose_platform import ROOT, docker, require_engine
+from training_platform import prompt_row
 
 from parallelsearch.schemas.training import SPEC
 from trainer.jobs import JobBuilder
@@ -32,7 +33,7 @@ def volumes(tmp_path):
     for name in ("runs", "hub/small", "data"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "hub" / "small" / "config.json").write_text("{}")
-    (tmp_path / "data" / "train.jsonl").write_text(json.dumps({"prompt": "q", "label": "{}"}) + "\n")
+    (tmp_path / "data" / "train.jsonl").write_text(prompt_row("train"))
     return tmp_path
 
 
