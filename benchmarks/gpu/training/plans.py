@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
-STEPS, ABLATION_STEPS, PROMPTS, SAMPLES, RATE, NONE = 70, 40, 8, 8, 5e-5, 1e-15
+STEPS, ABLATION_STEPS, PROMPTS, SAMPLES, RATE = 70, 40, 8, 8, 5e-5
+NO_CHANGE = 1e-15
+"""A learning rate that leaves the weights as they are; 0 is no learning rate of a run."""
 
 
 def cold_start(name, data, **lora):
@@ -85,11 +87,11 @@ PLANS = {
         reinforce("boundary-seed42", MIXED, BOUNDARY),
         reinforce("boundary-control", MIXED, BOUNDARY, decomposition=0.0, search_count=0.0),
         reinforce("boundary-seed43", MIXED, BOUNDARY, seed=43),
-        reinforce("before", MIXED, BOUNDARY, steps=1, rate=NONE),
+        reinforce("before", MIXED, BOUNDARY, steps=1, rate=NO_CHANGE),
     ],
     "improve": [
         reinforce("improve-bundled", "bundled", "improve.jsonl", temperature=0.0),
-        reinforce("before-bundled", "bundled", "improve.jsonl", steps=1, temperature=0.0, rate=NONE),
+        reinforce("before-bundled", "bundled", "improve.jsonl", steps=1, temperature=0.0, rate=NO_CHANGE),
     ],
     "algorithms": [
         reinforce("ppo", MIXED, BOUNDARY, algorithm="ppo", steps=12),
