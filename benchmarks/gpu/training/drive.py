@@ -28,7 +28,7 @@ TRAIN = Path(os.environ["TRAIN"])
 TRAINER, RETRIEVER = f"http://127.0.0.1:{os.environ.get('TRAINER_PORT', '8003')}", os.environ["RETRIEVER_URL"]
 LOG_BYTES = 40_000
 FINAL = {"succeeded", "failed", "cancelled"}
-TRIES = 2
+TRIES = 3
 
 
 def ask(method, url, body=None, **headers):

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
-RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "attention": "sdpa", "sleep": False}
+RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "vllm_cache_gib": 5, "attention": "sdpa", "sleep": False}
 STEPS, SHORT, PROMPTS, SAMPLES, RATE = 70, 30, 8, 8, 5e-5
 NO_CHANGE = 1e-15
 """A learning rate that leaves the weights as they are; 0 is no learning rate of a run."""

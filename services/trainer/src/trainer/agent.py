@@ -15,6 +15,7 @@ from openrlhf.utils.agent import AgentExecutorBase, AgentInstanceBase, MultiTurn
 
 from parallelsearch.protocol.tags import CLOSING_TAGS
 from parallelsearch.rollout.types import StopReason
+from trainer.engine_memory import reserve_cache
 from trainer.episode import Episode, Outcome
 from trainer.labels import Label
 from trainer.worker import Worker, worker_from_environment
@@ -62,6 +63,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 
     def __init__(self, worker: Worker | None = None) -> None:
         self._worker = worker or worker_from_environment()
+        reserve_cache(self._worker.spec.resources.vllm_cache_gib)
 
     async def execute(
         self, prompt: str, label: str, sampling_params: Any, max_length: int, hf_tokenizer: Any, llm_engine: Any, images: Any = None

@@ -93,7 +93,12 @@ class ResourcesSpec(WireModel):
 
     nodes: StrictInt = Field(default=1, ge=1, le=64)
     gpus_per_node: StrictInt = Field(default=1, ge=1, le=8)
-    vllm_memory: Finite = Field(default=0.5, gt=0, le=1)
+    vllm_memory: Finite = Field(default=0.5, gt=0, le=1, description="The share of a GPU that vLLM may take.")
+    vllm_cache_gib: Finite | None = Field(
+        default=None,
+        gt=0,
+        description="GiB of it for keys and values. Without it vLLM measures what is left, which fails where runs share a GPU.",
+    )
     sleep: StrictBool = Field(
         default=True, description="vLLM and DeepSpeed give their memory up while the other works; without it steps are shorter."
     )
