@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 Version = Literal["0.11.2", "0.10.4"]
 FOLDER = Path(".envs")
-OURS = ("httpx2", "stamina", "orjson", "tiktoken")
+OURS = ("httpx2", "stamina", "orjson", "fastokens")
 """What a run's processes import of the platform's libraries that OpenRLHF does not; in the versions that the service has."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from parallelsearch.clients.byte_pairs import Encode, encoder_of
+from parallelsearch.clients.fast_tokens import Encode, encoder_of
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.reward.exact_match import cover_match
 from parallelsearch.reward.scoring import Reward, RewardFunction
@@ -40,7 +40,7 @@ class Tokenizer(Protocol):
 
 
 class TokenizerCounter:
-    """Implements `TokenCounter` with the tokenizer that OpenRLHF trains with; a tokenizer in Rust is run as `byte_pairs` can.
+    """Implements `TokenCounter` with the tokenizer that OpenRLHF trains with; a tokenizer in Rust is run as `fast_tokens` can.
 
     Made once for a tokenizer, since that takes a moment.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from parallelsearch.clients.byte_pairs import Encode, encoder_of
+from parallelsearch.clients.fast_tokens import Encode, encoder_of
 from parallelsearch.clients.policy_http import PolicyHttp
 from parallelsearch.clients.policy_routes import tokenize_message, tokenize_text
 from parallelsearch.errors import UpstreamUnavailable

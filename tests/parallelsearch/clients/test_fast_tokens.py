@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from parallelsearch.clients.byte_pairs import encoder_of, is_byte_pairs
+from parallelsearch.clients.fast_tokens import encoder_of, is_fast
 from parallelsearch.demo import demo_file
 
 WORDS = [orjson.loads(line)["text"] for line in demo_file("corpus.jsonl").read_bytes().splitlines()[:120]]
@@ -19,7 +19,8 @@ def own_split():
 
 def trained(splitter, *, alphabet=(), normalizer=None, special=tuple(SPECIAL)):
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = splitter
+    if splitter is not None:
+        tokenizer.pre_tokenizer = splitter
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     trainer = trainers.BpeTrainer(
@@ -55,13 +56,15 @@ FAST = {
     "a vocabulary that lacks bytes": trained(byte_level()),
     "a pattern of its own": trained(own_split(), alphabet=ALL),
     "composed first": trained(own_split(), alphabet=ALL, normalizer=normalizers.NFC()),
-}
-GENERAL = {
     "with a space before": trained(pre_tokenizers.ByteLevel(add_prefix_space=True), alphabet=ALL),
     "lower case": trained(byte_level(), alphabet=ALL, normalizer=normalizers.Lowercase()),
-    "no bytes": trained(pre_tokenizers.Whitespace()),
     "ids in another order than merges": changed(trained(byte_level(), alphabet=ALL), ids_against_merges),
     "special tokens that strip": changed(trained(byte_level(), alphabet=ALL), stripping),
+}
+GENERAL = {
+    "no bytes": trained(pre_tokenizers.Whitespace()),
+    "nothing split off and characters that it drops": trained(None),
+    "decomposed first": trained(byte_level(), alphabet=ALL, normalizer=normalizers.NFD()),
     "words": Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?")),
 }
 ENCODERS = {name: (encoder_of(tokenizer), tokenizer) for name, tokenizer in (FAST | GENERAL).items()}
@@ -72,13 +75,13 @@ TEXT = st.lists(st.one_of(PIECES, st.text(max_size=12), st.sampled_from(WORDS[0]
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_byte_level_byte_pairs_are_known(name):
-    assert is_byte_pairs(FAST[name])
+def test_byte_pairs_are_known(name):
+    assert is_fast(FAST[name])
 
 
 @pytest.mark.parametrize("name", GENERAL)
-def test_what_tiktoken_cannot_do_is_left_to_the_general_library(name):
-    assert not is_byte_pairs(GENERAL[name])
+def test_what_the_fast_library_cannot_do_is_left_to_the_general_one(name):
+    assert not is_fast(GENERAL[name])
 
 
 @given(text=TEXT)
