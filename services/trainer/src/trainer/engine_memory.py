@@ -1,8 +1,8 @@
 """How much of a GPU vLLM takes for the keys and values of a run's rollouts, where the run says so itself.
 
-vLLM measures: it fills what `resources.vllm_memory` leaves of the GPU, and takes whatever is taken or given back on it meanwhile for
-its own doing. Beside another run on the same GPU it then finds no memory at all, or more than there was, and ends. OpenRLHF hands no
-size on, so it is put into the arguments that it makes its engine with.
+vLLM measures: it fills what `resources.vllm_memory` leaves of the GPU, and takes whatever others take or give back there meanwhile
+for its own doing. Beside another run it then finds no memory at all, or more than there was, and ends. OpenRLHF hands no size on,
+so it is put into the arguments that it makes its engine with.
 """
 
 from __future__ import annotations
