@@ -85,7 +85,11 @@ def measure(folder: Path, data_set: str, encoder: str, questions: list[Question]
     rows: list[Row] = []
     dense: Scores | None = None
     for method in (*METHODS, "rerank") if reranker is not None else METHODS:
-        found = scored(searcher.run([Ask(question.text, method) for question in questions], DEPTH).rows, questions)
+        asks = [Ask(question.text, method, scored=CANDIDATES if method == "rerank" else 0) for question in questions]
+        result = searcher.run(asks, DEPTH)
+        for failure in result.failed.values():
+            raise failure
+        found = scored(result.rows, questions)
         dense = dense or found
         means = round(float(found.recall_at_3.mean()), 4), round(float(found.mrr_at_10.mean()), 4)
         rows.append(Row(data_set, len(index.corpus), len(questions), method, encoder, *means, more(found, dense)))

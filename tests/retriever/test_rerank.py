@@ -85,6 +85,17 @@ def test_no_candidate_gives_no_passage(index_folder, model_folder):
     assert np.isfinite(scores[1, 0]) and np.isneginf(scores[0]).all()
 
 
+def test_weights_in_half_precision_are_computed_with_in_full_on_a_cpu(index_folder, model_folder, tmp_path, minilm):
+    half = make_model(tmp_path, minilm)
+    BertForSequenceClassification.from_pretrained(half).half().save_pretrained(half)
+    corpus = CorpusStore(index_folder / read_manifest(index_folder).version)
+    (as_stored,), (in_full,) = (
+        Reranker(folder, 5).rerank(["a city"], np.arange(30)[None], corpus, 30)[0] for folder in (half, model_folder)
+    )
+    assert len(set(as_stored.tolist())) == len(set(in_full.tolist()))
+    assert as_stored == pytest.approx(in_full, abs=2e-3)
+
+
 def test_a_folder_that_is_no_cross_encoder_is_refused(tmp_path, minilm):
     with pytest.raises(ConfigurationError, match="holds no config"):
         Reranker(tmp_path, 5)

@@ -37,7 +37,9 @@ class Reranker:
 
         self.candidates = candidates
         self.digest = joint_sha256(sorted(path for path in folder.iterdir() if path.is_file()))
-        self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
+        # Weights stored in half precision stay so elsewhere; on a CPU that is slow, and scores near 1 come out equal.
+        kwargs = {"dtype": "float32"} if device == "cpu" else {}
+        self._model = CrossEncoder(str(folder), device=device, local_files_only=True, model_kwargs=kwargs)
         labels = self._model.config.num_labels
         if labels != 1:
             raise ConfigurationError(
