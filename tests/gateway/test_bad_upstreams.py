@@ -1,5 +1,6 @@
 import httpx2
 import pytest
+from altered import altered
 from fastapi import Request
 from fastapi.responses import Response
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
@@ -71,3 +72,74 @@ def test_a_policy_that_breaks_off_midway_is_an_error_event(start_live):
     gateway = start_live(policy, fake_retriever(PASSAGES))
     with httpx2.Client().sse(f"{gateway.url}/v1/answers", method="POST", json={"question": QUESTION, "stream": True}) as source:
         assert [sent.event for sent in source] == ["turn.started", "reasoning.delta", "error"]
+
+
+def rows_missing(asked, answer):
+    if len(asked["queries"]) > 1:
+        answer["results"].pop()
+
+
+def nameless_and_failing_together(asked, answer):
+    answer["index"]["fingerprint"] = ""
+    return 500 if len(asked["queries"]) > 1 else None
+
+
+def more_than_asked_for(asked, answer):
+    answer["results"] = [row * (asked["top_k"] + 1) for row in answer["results"]]
+
+
+def of_a_later_release(asked, answer):
+    answer["took_ms"] = answer["index"]["colour"] = 1
+    for row in answer["results"]:
+        for passage in row:
+            passage["colour"] = "green"
+
+
+@pytest.mark.parametrize("change", [rows_missing, nameless_and_failing_together, more_than_asked_for, of_a_later_release])
+@pytest.mark.parametrize("cache", ["use", "bypass"])
+def test_a_retriever_that_answers_otherwise_than_ours_is_still_used_as_far_as_it_goes(start_gateway, change, cache):
+    client = start_gateway(fake_policy([BOTH, DONE]), altered(fake_retriever(PASSAGES), "/v1/retrieve", change))
+    response = client.post("/v1/answers", json={"question": QUESTION, "cache": cache})
+    assert response.status_code == 200, response.text
+    found = [row["passages"] for row in response.json()["turns"][0]["observation"]]
+    assert all(1 <= len(passages) <= 3 for passages in found)
+
+
+def not_a_number(_, answer):
+    answer["results"][0][0]["score"] = float("nan")
+
+
+def without_bounds(_, answer):
+    answer["results"][0][0]["score"] = float("inf")
+
+
+@pytest.mark.parametrize("change", [not_a_number, without_bounds])
+def test_a_score_that_json_cannot_spell_fails_its_sub_query_alone(start_gateway, change):
+    def first_row(asked, answer):
+        if "Claude Monet" in asked["queries"][0]:
+            change(asked, answer)
+
+    client = start_gateway(fake_policy([BOTH, DONE]), altered(fake_retriever(PASSAGES), "/v1/retrieve", first_row))
+    answer = client.post("/v1/answers", json={"question": QUESTION}).json()
+    assert [row["failed"] for row in answer["turns"][0]["observation"]] == [True, False]
+
+
+def test_a_retriever_of_a_later_release_describes_more_than_we_know(start_gateway):
+    def later(_, answer):
+        answer["colour"] = "green"
+
+    client = start_gateway(fake_policy([]), altered(fake_retriever(PASSAGES), "/v1/index", later))
+    assert client.get("/readyz").json()["checks"]["retriever"] == "ok"
+
+
+@pytest.mark.parametrize("usage", [{"completion_tokens": -5}, {"completion_tokens": True}, {}, None, "none"])
+@pytest.mark.parametrize("token_ids", [True, False])
+def test_tokens_are_counted_where_a_policy_does_not_say_how_many(start_gateway, usage, token_ids):
+    def silent(_, answer):
+        answer["usage"] = usage
+        if not token_ids:
+            del answer["choices"][0]["token_ids"]
+
+    policy = altered(fake_policy([BOTH, DONE]), "/v1/completions", silent)
+    answer = start_gateway(policy, fake_retriever(PASSAGES)).post("/v1/answers", json={"question": QUESTION}).json()
+    assert answer["usage"]["completion_tokens"] == len(BOTH.encode()) + len(DONE.encode())

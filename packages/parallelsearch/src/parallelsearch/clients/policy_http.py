@@ -100,9 +100,9 @@ def _message(error: object) -> str:
 
 
 def count(usage: object, name: str) -> int:
-    """A number of tokens as the server counts them; 0 where it does not say."""
+    """A number of tokens as the server counts them; 0 where it does not say, or says what is none."""
     number = usage.get(name) if isinstance(usage, dict) else None
-    return number if isinstance(number, int) else 0
+    return number if type(number) is int and number > 0 else 0
 
 
 def first_choice(answer: Json) -> Json:

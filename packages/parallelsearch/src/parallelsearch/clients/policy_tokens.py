@@ -53,12 +53,12 @@ class TokenPolicyClient:
             return await self._generate_streaming(body, len(context), on_text)
         answer, headers = await self._http.post("v1/completions", body)
         choice = first_choice(answer)
-        sampled = _sampled(choice)
+        text, sampled = str(choice.get("text") or ""), _sampled(choice)
         return Generation(
-            text=str(choice.get("text") or ""),
+            text=text,
             token_ids=sampled,
             prompt_tokens=len(context),
-            completion_tokens=_completion_tokens(answer) or len(sampled),
+            completion_tokens=_completion_tokens(answer) or len(sampled) or await self.count(text),
             identity=identity(self._model, headers),
         )
 
@@ -76,11 +76,12 @@ class TokenPolicyClient:
                 if text := str(choice.get("text") or ""):
                     pieces.append(text)
                     on_text(text)
+        text = "".join(pieces)
         return Generation(
-            text="".join(pieces),
+            text=text,
             token_ids=tuple(sampled),
             prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens or len(sampled),
+            completion_tokens=completion_tokens or len(sampled) or await self.count(text),
             identity=identity(self._model, answer.headers),
         )
 

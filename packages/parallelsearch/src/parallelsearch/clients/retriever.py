@@ -24,7 +24,10 @@ ATTEMPTS, LONGEST_WAIT_S = 3, 0.5
 
 
 class RetrieverClient:
-    """Implements `SearchBackend` over HTTP. Searching changes nothing, so failures are tried again (with jitter)."""
+    """Implements `SearchBackend` over HTTP. Searching changes nothing, so failures are tried again (with jitter).
+
+    What a newer retriever says besides is passed over, so that it may be renewed first.
+    """
 
     def __init__(self, base_url: str, *, timeout_s: float = 10.0, pool: Pool | None = None) -> None:
         # The retriever drops what nobody waits for any more.
@@ -42,7 +45,7 @@ class RetrieverClient:
         """
         response = await self._wire.send("GET", "v1/index")
         try:
-            return IndexModel.model_validate_json(response.content)
+            return IndexModel.model_validate_json(response.content, extra="ignore")
         except ValidationError as error:
             raise UpstreamUnavailable("The retriever's answer to /v1/index is not an index description.") from error
 
@@ -53,7 +56,7 @@ class RetrieverClient:
         except NotFound:  # one that knows a single index
             return (await self.index(),)
         try:
-            return tuple(IndexesModel.model_validate_json(response.content).indexes)
+            return tuple(IndexesModel.model_validate_json(response.content, extra="ignore").indexes)
         except ValidationError as error:
             raise UpstreamUnavailable("The retriever's answer to /v1/indexes is not a list of indexes.") from error
 
@@ -79,7 +82,7 @@ class RetrieverClient:
         results = tuple(batch.results[0] for batch in batches)
         if all(result.failed for result in results):
             raise RetrievalFailed("The retriever failed for every sub-query.", retry_after_s=2)
-        answered = next(batch for batch in batches if batch.fingerprint)
+        answered = next(batch for batch, result in zip(batches, results, strict=True) if not result.failed)
         return SearchBatch(results, answered.fingerprint, answered.ranking)
 
     async def _retrieve(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
@@ -93,13 +96,13 @@ class RetrieverClient:
         response = await self._wire.send("POST", "v1/retrieve", body)
         latency_ms = (time.perf_counter() - started) * 1000
         try:
-            answer = RetrieveResponse.model_validate_json(response.content)
+            answer = RetrieveResponse.model_validate_json(response.content, extra="ignore")
         except ValidationError as error:
             raise UpstreamUnavailable("The retriever's answer is not in the form of /v1/retrieve.") from error
         if len(answer.results) != len(queries):
             raise UpstreamUnavailable(f"The retriever answered {len(answer.results)} rows to {len(queries)} queries.")
         results = (
-            SubQueryResult(query, tuple(map(passage_from_wire, row)), latency_ms=latency_ms)
+            SubQueryResult(query, tuple(map(passage_from_wire, row[:top_k])), latency_ms=latency_ms)
             for query, row in zip(queries, answer.results, strict=True)
         )
         return SearchBatch(tuple(results), answer.index.fingerprint, answer.index.ranking)

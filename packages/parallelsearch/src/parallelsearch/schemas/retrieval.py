@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictInt
+from pydantic import AfterValidator, Field, FiniteFloat, StrictInt
 
 from parallelsearch.rollout.types import EVERYWHERE, Filter, Scope
 from parallelsearch.schemas.base import CleanText, WireModel
@@ -45,7 +45,7 @@ class PassageModel(WireModel):
     id: str
     title: str
     text: str
-    score: float
+    score: FiniteFloat
     url: str = ""
     metadata: dict[str, str | int] = Field(
         default_factory=dict, description="Of a document: source, date, section, page, and its own."
