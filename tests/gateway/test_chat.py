@@ -107,6 +107,8 @@ def test_models_are_listed_and_described(start_openai):
     assert client.models.retrieve("parallelsearch").owned_by == "parallelsearch"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("gpt")
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("parallelsearch:no-such-index")
 
 
 def test_an_unknown_model_is_404_in_openais_form(start_openai):
@@ -136,6 +138,31 @@ def test_messages_that_ask_nothing_are_refused_by_name(start_openai, messages):
     assert response.status_code == 422
     assert response.json()["error"]["param"].startswith("messages")
     assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("content", "param", "words"),
+    [
+        ("a\x00b", "messages.0.content.0.text", "must not contain NUL characters"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "\x00"}], "messages.0.content.1.text", "must not contain NUL"),
+        ([{"type": "text", "text": 5}], "messages.0.content.0.text", "Input should be a valid string"),
+        (" ", "messages", "the last user message must not be blank"),
+        ("x" * 9_000, "messages", "the last user message Value should have at most 8192 characters, not 9000"),
+    ],
+)
+def test_a_fault_is_said_of_its_field_and_in_plain_words(start_openai, content, param, words):
+    _, _, gateway = start_openai()
+    body = {"model": "parallelsearch", "messages": [{"role": "user", "content": content}]}
+    error = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body).json()["error"]
+    assert error["param"] == param
+    assert error["message"].startswith(f"{param}: {words}")
+
+
+@pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**31, 2**63 - 1])
+def test_every_seed_of_openai_s_is_taken(start_openai, seed):
+    client, policy, _ = start_openai()
+    client.chat.completions.create(model="parallelsearch", messages=[USER], seed=seed)
+    assert policy.state.last["seed"] == seed % 2**31
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"\xff"])

@@ -81,6 +81,18 @@ def test_a_rollout_that_fails_is_a_tool_error_and_not_an_answer(start_live):
     assert "policy" in called.content[0].text
 
 
+def test_a_client_that_listens_for_what_never_comes_holds_no_place(start_live, tmp_path):
+    token, key = new_key("a")
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps([key.model_dump() | {"concurrent": 1}]))
+    gateway = start_live(fake_policy([]), fake_retriever(PASSAGES), api_keys_file=path)
+    headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
+    for method in ("GET", "DELETE"):
+        with httpx2.stream(method, f"{gateway.url}/mcp", headers=headers) as answered:
+            assert (answered.status_code, answered.headers["allow"]) == (405, "POST")
+            assert httpx2.post(f"{gateway.url}/mcp", json=INITIALIZE, headers=headers).status_code == 200
+
+
 def test_keys_guard_it_too(start_live, tmp_path):
     token, key = new_key("a")
     path = tmp_path / "keys.json"

@@ -99,8 +99,14 @@ def invalid_fields(error: RequestValidationError) -> list[dict[str, str]]:
     faults = []
     for fault in error.errors():
         where = [] if fault["type"] == "json_invalid" else [str(part) for part in fault["loc"] if part != "body"]
-        faults.append({"field": ".".join(where) or "body", "message": fault["msg"]})
+        faults.append({"field": ".".join(where) or "body", "message": said(fault)})
     return faults or [{"field": "body", "message": "is not valid"}]
+
+
+def said(fault: Mapping[str, Any]) -> str:
+    """What is wrong in plain words: pydantic counts characters as items where a text was looked at first."""
+    message: str = fault["msg"].removeprefix("Value error, ")
+    return message.replace(" items after validation", " characters") if isinstance(fault.get("input"), str) else message
 
 
 def invalid_request(error: RequestValidationError) -> Response:
@@ -137,7 +143,9 @@ def http_problem(error: HTTPException) -> Response:
         return invalid_body("is not JSON in UTF-8")
     title = TITLES.get(error.status_code, "HTTP error")
     code = title.lower().replace(" ", "-")
-    return problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))
+    response = problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))
+    response.headers.update(error.headers or {})  # such as what is allowed where the method is not
+    return response
 
 
 def problem_route(base: type[Exception]) -> type[APIRoute]:

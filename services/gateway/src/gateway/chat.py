@@ -27,6 +27,7 @@ MODES = {"parallelsearch": Mode.PARALLEL, "parallelsearch-sequential": Mode.SEQU
 """The models of the OpenAI-compatible API and how each asks the policy to search."""
 LAST_MESSAGE_NOTICE = "Only the last user message was used as the question."
 CONDENSED_NOTICE = "The conversation was condensed into: {}"
+SEEDS = 2**31
 _CUT_SHORT = {StopReason.TURN_LIMIT, StopReason.CONTEXT_LIMIT}
 
 
@@ -50,7 +51,7 @@ def answer_request(chat: ChatRequest, question: str) -> AnswerRequest:
         filter=chat.filter,
         method=chat.method,
         temperature=chat.temperature or 0.0,
-        seed=chat.seed,
+        seed=None if chat.seed is None else chat.seed % SEEDS,
         stream=bool(chat.stream),
     )
 
@@ -67,7 +68,7 @@ class Conversation:
     @classmethod
     def of(cls, chat: ChatRequest, condensed: str | None = None) -> Conversation:
         """`condensed` is the question that the whole conversation was turned into, if it was."""
-        include_usage = chat.stream_options is not None and chat.stream_options.include_usage
+        include_usage = chat.stream_options is not None and bool(chat.stream_options.include_usage)
         notice = LAST_MESSAGE_NOTICE if chat.is_follow_up else ""
         return cls(chat.model, CONDENSED_NOTICE.format(condensed) if condensed else notice, include_usage)
 

@@ -51,7 +51,9 @@ class McpEndpoint:
         self._server.tool(title="Search several queries at once")(self.search)
         self._server.tool(title="Answer a question")(self.answer)
         self._server.streamable_http_app(streamable_http_path=PATH, stateless_http=True, host=settings.host)
-        self.route = Route(PATH, endpoint=Guarded(self._server.session_manager.asgi_app, authenticator, limiter))
+        # Without sessions there is nothing to listen for or to end: a GET would only hold one of its key's places.
+        guarded = Guarded(self._server.session_manager.asgi_app, authenticator, limiter)
+        self.route = Route(PATH, endpoint=guarded, methods=["POST"])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

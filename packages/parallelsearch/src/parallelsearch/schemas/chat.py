@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, StrictBool, StrictInt, model_serializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    StrictInt,
+    model_serializer,
+)
 
 from parallelsearch.schemas.answers import Citation
 from parallelsearch.schemas.base import CleanText, WireModel
@@ -27,27 +36,33 @@ class ContentPart(Tolerant):
     text: CleanText = ""
 
 
+def _parts(content: object) -> object:
+    """A text as the one part that it is, so that a fault in it is a fault of one field and not of two possible ones."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+Content = Annotated[list[ContentPart] | None, BeforeValidator(_parts, json_schema_input_type=str | list[ContentPart] | None)]
+
+
 class Message(Tolerant):
     role: str
-    content: CleanText | list[ContentPart] | None = None
+    content: Content = None
 
     @property
     def text(self) -> str:
         """The text parts, joined; images and the like have none."""
-        if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.type == "text")
-        return self.content or ""
+        return "\n".join(part.text for part in self.content or () if part.type == "text")
 
 
 class StreamOptions(Tolerant):
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class ChatRequest(Tolerant):
     model: Annotated[str, Field(max_length=256)]
     messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
     temperature: float | None = Field(default=None, ge=0.0, le=2.0)
-    seed: StrictInt | None = Field(default=None, ge=0, le=2**31 - 1)
+    seed: StrictInt | None = Field(default=None, ge=-(2**63), le=2**63 - 1, description="Taken modulo 2³¹.")
     n: Literal[1] | None = None
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -17,10 +17,11 @@ from gateway.chat import MODES, Conversation, answer_request, of_model
 from gateway.dependencies import Answers, LimitedCaller, Settings, limited_caller
 from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import data_only, stream_response
+from gateway.service import AnswerService
 from gateway.streaming import AnswerStream
 from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
 from parallelsearch.schemas.chat import ChatCompletion, ChatErrorBody, ChatRequest, ModelCard, ModelList
-from servicekit.errors import invalid_fields, is_unreadable, retry_after_header
+from servicekit.errors import invalid_fields, is_unreadable, retry_after_header, said
 
 
 class OpenAIRoute(APIRoute):
@@ -73,15 +74,18 @@ async def complete(body: ChatRequest, request: Request, answers: Answers, settin
 @router.get("/models")
 async def models(answers: Answers) -> ModelList:
     """The models that can be asked: ways to search, over the one policy that is served; and the same for each index with a name."""
-    indexes = answers.indexes
-    names = [*MODES, *(f"{model}:{index}" for index in indexes for model in MODES)]
-    return ModelList(data=[ModelCard(id=name) for name in names])
+    return ModelList(data=[ModelCard(id=name) for name in _names(answers)])
 
 
 @router.get("/models/{model}", responses={404: ERRORS[404]})
-async def model(model: str) -> ModelCard:
-    _check_model(model)
+async def model(model: str, answers: Answers) -> ModelCard:
+    if model not in _names(answers):
+        raise _no_model(model, _names(answers))
     return ModelCard(id=model)
+
+
+def _names(answers: AnswerService) -> list[str]:
+    return [*MODES, *(f"{model}:{index}" for index in answers.indexes for model in MODES)]
 
 
 async def _written(stream: AnswerStream, conversation: Conversation) -> AsyncIterator[bytes]:
@@ -93,15 +97,19 @@ async def _written(stream: AnswerStream, conversation: Conversation) -> AsyncIte
 
 def _check_model(model: str) -> None:
     if of_model(model)[0] not in MODES:
-        fault = {"field": "model", "message": "is not served here"}
-        raise NotFound(f"The model {model!r} is not served here; there are: {', '.join(MODES)}.", extensions={"errors": [fault]})
+        raise _no_model(model, MODES)
+
+
+def _no_model(model: str, served: Iterable[str]) -> NotFound:
+    fault = {"field": "model", "message": "is not served here"}
+    return NotFound(f"The model {model!r} is not served here; there are: {', '.join(served)}.", extensions={"errors": [fault]})
 
 
 def _check_question(body: ChatRequest) -> None:
     try:
         answer_request(body, body.question)
     except ValidationError as error:
-        message = error.errors()[0]["msg"]
+        message = said(error.errors()[0])
         fault = {"field": "messages", "message": f"the last user message {message}"}
         raise InvalidInput(f"messages: {fault['message']}", extensions={"errors": [fault]}) from error
 
