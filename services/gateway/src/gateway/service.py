@@ -28,14 +28,14 @@ from parallelsearch.errors import (
     RetrievalFailed,
     UpstreamUnavailable,
 )
-from parallelsearch.rollout.observer import ObserverGroup, RolloutObserver
+from parallelsearch.rollout.observer import ObserverGroup, RolloutObserver, retell
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
 from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
 from parallelsearch.rollout.types import Mode, Scope, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
 from parallelsearch.schemas.chat import ChatRequest
 from parallelsearch.schemas.retrieval import scope_of
-from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_to_wire
+from parallelsearch.schemas.trajectories import passage_to_wire, trajectory_from_wire, trajectory_to_wire
 from servicekit.tracing import Tracing
 
 FROM_CACHE = "This answer is from the cache of answers."
@@ -88,18 +88,28 @@ class AnswerService:
         _check_model(request, identity.model)
         scope = await self._scope(request)
         settings = self._rollout_settings(request, policy)
-        key = self._answers.key(request, settings, identity, self._upstreams.versions.of(scope.index))
+        version = self._upstreams.versions.of(scope.index)
+        key = self._answers.key(request, settings, identity, version)
         if key is not None and (known := await self._answers.get(key)) is not None:
-            return known.model_copy(update={"id": answer_id, "detail": FROM_CACHE})
+            return await self._again(known.model_copy(update={"id": answer_id, "detail": FROM_CACHE}), owner, observer)
         trajectory = await self._run(request, settings, scope, policy, self._observed(observer), answer_id)
         metrics.record(trajectory)
         wire = trajectory_to_wire(trajectory, cite(trajectory))
         if self._store is not None:
             await self._store.put(owner, wire)
         raise_for_failure(trajectory, wire)
-        if key is not None and set(wire.policy.versions) <= {identity.version}:
+        still = self._upstreams.versions.of(scope.index) == version and wire.index.fingerprint in {"", version.fingerprint}
+        if key is not None and still and set(wire.policy.versions) <= {identity.version}:
             await self._answers.put(key, wire)
         return wire
+
+    async def _again(self, known: TrajectoryModel, owner: str, observer: RolloutObserver | None) -> TrajectoryModel:
+        """An answer from the cache, told and kept as one that was just found."""
+        if observer is not None:
+            retell(trajectory_from_wire(known), observer)
+        if self._store is not None:
+            await self._store.put(owner, known)
+        return known
 
     async def _run(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parallelsearch.rollout.types import SubQueryResult, Trajectory, Turn
+from parallelsearch.rollout.types import Answer, SubQueryResult, Trajectory, Turn
 
 
 class RolloutObserver:
@@ -69,3 +69,16 @@ class ObserverGroup(RolloutObserver):
     def finished(self, trajectory: Trajectory) -> None:
         for observer in self._observers:
             observer.finished(trajectory)
+
+
+def retell(trajectory: Trajectory, observer: RolloutObserver) -> None:
+    """Tells of a rollout that is over what its observer would have been told, but for the policy's text piece by piece."""
+    for turn in trajectory.turns:
+        observer.turn_started(turn.index, opened=isinstance(turn.action, Answer) and turn.action.opened)
+        observer.turn_parsed(turn)
+        if turn.observation:
+            observer.search_started(turn)
+            for position, result in enumerate(turn.observation):
+                observer.sub_query_landed(position, result)
+            observer.turn_observed(turn)
+    observer.finished(trajectory)
