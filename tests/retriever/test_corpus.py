@@ -83,6 +83,15 @@ def test_a_broken_row_of_parquet_is_named(tmp_path):
         passages(path)
 
 
+def test_a_row_of_parquet_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "c.parquet"
+    table = pyarrow.Table.from_pylist([{**ROW, "id": str(n), "text": "here" if n == 3 else "text"} for n in range(6)])
+    pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(b"\x04\0\0\0here", b"\x04\0\0\0h\xff\xfee"))
+    with pytest.raises(CorpusError, match=r"c\.parquet, line 4: is not UTF-8"):
+        passages(path)
+
+
 def test_a_cut_gzip_is_named_with_the_last_good_line(tmp_path):
     path = tmp_path / "c.jsonl.gz"
     lines = b"".join(json.dumps({**ROW, "id": str(n)}).encode() + b"\n" for n in range(2_000))

@@ -65,6 +65,27 @@ def test_flat_search_of_fewer_rows_than_asked_for_is_filled_with_none(blocks, qu
     assert sorted(rows[0].tolist()) == [-1, -1, -1, 0, 1]
 
 
+def test_of_equal_scores_flat_finds_the_smaller_rows(tmp_path):
+    random = np.random.default_rng(4)
+    few = unit(random.normal(size=(40, 8)))
+    many = few[random.integers(0, 40, 150_000)]  # in parts, and each vector thousands of times
+    np.save(tmp_path / "vectors.npy", many)
+    _, rows = FlatSearch(tmp_path / "vectors.npy").search(few[:5], 20)
+    assert rows.tolist() == [np.flatnonzero((many == query).all(axis=1))[:20].tolist() for query in few[:5]]
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf_sq8", "hnsw"])
+def test_what_a_query_finds_does_not_depend_on_how_many_rows_are_asked_for(kind, vectors, queries, tmp_path):
+    repeated = Blocks(tmp_path, ROWS, ROWS)
+    np.save(repeated.paths()[0], np.concatenate([vectors[: ROWS // 2]] * 2))
+    search = open_search(tmp_path, kind, assemble(kind, repeated, tmp_path, DIMENSION, queries))
+    scores, rows = search.search(queries, 100)
+    for top_k in (1, 3, 10):
+        fewer_scores, fewer_rows = search.search(queries, top_k)
+        assert (fewer_rows == rows[:, :top_k]).all()
+        assert (fewer_scores == scores[:, :top_k]).all()
+
+
 @pytest.mark.parametrize("kind", ["ivf_sq8", "hnsw"])
 def test_approximate_kinds_reach_their_recall_with_the_effort_they_record(kind, blocks, vectors, queries, tmp_path, capsys):
     effort = assemble(kind, blocks, tmp_path, DIMENSION, queries)

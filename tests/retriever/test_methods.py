@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
+from retriever.corpus.reading import CorpusPassage
+from retriever.corpus.store import CorpusStore, CorpusWriter
 from retriever.encoders.cached import QueryVectors
 from retriever.index.build import build
-from retriever.index.lexical import RRF_CONSTANT, fuse
+from retriever.index.lexical import RRF_CONSTANT, LexicalSearch, build_lexical, fuse
 from retriever.index.opened import open_index
 from retriever.index.plan import BuildPlan
 from retriever.searcher import Ask, Searcher, Served
@@ -46,6 +48,28 @@ def test_words_find_what_shares_a_word_and_nothing_else(lexical):
     assert titles(lexical, "zyxgor", "bm25") == ["Zyxgor"]
     assert titles(lexical, "qqqq", "bm25") == []
     assert titles(lexical, "", "bm25") == []
+
+
+def lexical_search(folder, texts):
+    with CorpusWriter(folder) as writer:
+        for number, text in enumerate(texts):
+            writer.append(CorpusPassage(str(number), "", text))
+    build_lexical(CorpusStore(folder), folder)
+    return LexicalSearch(folder, len(texts))
+
+
+@pytest.mark.parametrize("texts", [["\N{GRINNING FACE}", "\N{PARTY POPPER}"], ["the of a"], ["x", "the"]])
+def test_a_corpus_without_a_word_is_indexed_and_nothing_is_found_in_it(tmp_path, texts):
+    _, rows = lexical_search(tmp_path, texts).search(["the cat", "", "x", texts[0]], 3)
+    assert (rows == -1).all()
+
+
+def test_of_equal_scores_words_find_the_smaller_rows_however_many_are_asked_for(tmp_path):
+    search = lexical_search(tmp_path, ["red house", "blue house", "green tree"] * 30)
+    for top_k in (1, 3, 50):
+        _, rows = search.search(["house", "blue"], top_k)
+        assert rows[0].tolist() == [row for row in range(90) if row % 3 < 2][:top_k]
+        assert rows[1][rows[1] >= 0].tolist() == list(range(1, 90, 3))[:top_k]
 
 
 def test_hybrid_ranks_first_what_both_rank_first(lexical):

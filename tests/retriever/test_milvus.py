@@ -1,6 +1,10 @@
 """Vectors in Milvus (its embedded edition) behind the same service, with the same checks at start."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -43,6 +47,27 @@ def test_milvus_finds_what_the_flat_index_finds(milvus_folder, address, client, 
     assert [[passage["id"] for passage in row] for row in found] == [[passage["id"] for passage in row] for row in expected]
     assert found[0][0]["score"] == pytest.approx(expected[0][0]["score"], abs=1e-3)
     assert len({passage["id"] for passage in everything}) == len(everything) == read_manifest(milvus_folder).passages
+
+
+def test_a_process_whose_environment_names_the_file_opens_it(address):
+    """pymilvus reads the variable by itself when it is imported, which only a new process does."""
+    script = "import os, retriever.index.milvus as milvus; print(os.environ['MILVUS_URI'], milvus.TIMEOUT_S)"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env={**os.environ, "MILVUS_URI": address.uri}
+    )
+    assert result.stdout.split()[:1] == [address.uri], result.stderr
+
+
+def test_a_milvus_that_is_not_there_is_one_sentence_and_no_trace(milvus_folder):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    given = {"MILVUS_URI": "http://127.0.0.1:1", "RETRIEVER_INDEX": str(milvus_folder), "RETRIEVER_PORT": port}
+    command = [sys.executable, "-m", "retriever"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | given)
+    assert result.returncode == 1
+    assert "retriever: Milvus at http://127.0.0.1:1 does not answer" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_without_an_address_it_says_what_to_set(milvus_folder, minilm, tmp_path):

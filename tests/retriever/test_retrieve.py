@@ -82,6 +82,7 @@ def test_stages_are_measured(client):
         (b"[]", "body"),
         (b"{", "body"),
         (b"\xff\xfe", "body"),
+        (b'{"queries": ' + b"[" * 100_000, "body"),
         (b"{}", "queries"),
         (b'{"queries": "one"}', "queries"),
         (b'{"queries": [1]}', "queries.0"),

@@ -38,7 +38,7 @@ def _named_faults(body: bytes, model: type[BaseModel]) -> list[Any]:
         model.model_validate(json.loads(body))
     except ValidationError as error:
         return error.errors(include_url=False, include_context=False)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested deeper than Python reads
         return []
     return []
 

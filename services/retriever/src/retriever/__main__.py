@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def serve_index() -> None:
-    from parallelsearch.errors import ConfigurationError
+    from parallelsearch.errors import ParallelSearchError
     from retriever.settings import RetrieverSettings
     from servicekit.preflight import require_port
     from servicekit.settings import load
@@ -37,7 +37,7 @@ def serve_index() -> None:
 
     try:
         retriever = open_retriever(settings)
-    except ConfigurationError as error:
+    except ParallelSearchError as error:
         raise SystemExit(f"retriever: {error.detail}") from None
     serve(create_app(settings, retriever), settings)
 

@@ -157,8 +157,22 @@ def _parquet_rows(path: Path) -> Iterator[tuple[Place, Mapping[str, Any]]]:
             columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
             number = 0
             for batch in file.iter_batches(batch_size=1024, columns=columns):
-                for row in batch.to_pylist():
+                for row in _decoded(batch, path, number):
                     number += 1
                     yield Place(path, number), row
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
         raise CorpusError(f"{path}: is not a readable parquet file ({error}). Write it again.") from None
+
+
+def _decoded(batch: Any, path: Path, before: int) -> list[Mapping[str, Any]]:
+    """The rows of an Arrow batch that stands behind `before` other rows of its file."""
+    try:
+        return cast(list[Mapping[str, Any]], batch.to_pylist())
+    except UnicodeDecodeError:
+        for row in range(batch.num_rows):
+            try:
+                batch.slice(row, 1).to_pylist()
+            except UnicodeDecodeError as error:
+                what = f"is not UTF-8 ({error.reason}). Correct or remove this line, then build again."
+                raise CorpusError(f"{Place(path, before + row + 1)}: {what}") from None
+        raise

@@ -30,6 +30,9 @@ from retriever.index.training import trained_ivf
 APPROXIMATE: tuple[Kind, ...] = ("ivf_sq8", "hnsw")
 TARGET_RECALL = 0.98
 TOP_K = 3
+DEPTH = 100
+"""Rows that an approximate search keeps at least: a graph is searched the wider the more are kept, so with the number that was
+asked for a query would find other passages in company than alone."""
 
 _HNSW_LINKS = 32
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -104,7 +107,8 @@ def _exact_top(blocks: Blocks, queries: Vectors) -> NDArray[np.int64]:
 def _least_effort(kind: Kind, index: Any, queries: Vectors, exact: NDArray[np.int64]) -> Effort:
     most = index.nlist if isinstance(index, faiss.IndexIVF) else _EFFORTS[-1]
     effort = Effort(most, 0.0)
-    for visits in [each for each in _EFFORTS if each < most] + [most]:
+    least = DEPTH if kind == "hnsw" else 1
+    for visits in [each for each in _EFFORTS if least <= each < most] + [most]:
         set_effort(index, visits)
         _, found = index.search(queries, TOP_K)
         effort = Effort(visits, round(recall(exact, found), 4))

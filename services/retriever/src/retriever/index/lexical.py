@@ -11,10 +11,11 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import bm25s
 import numpy as np
+from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
 from retriever.corpus.store import CorpusStore
-from retriever.index.found import Found, nothing_found
+from retriever.index.found import Found, in_order, nothing_found
 from retriever.index.manifest import LEXICAL_FILES
 from retriever.index.progress import Progress
 
@@ -28,6 +29,8 @@ def build_lexical(corpus: CorpusStore, data: Path) -> None:
     """Writes `LEXICAL_FILES` into `data`. Holds the corpus's token ids in memory, about 4 bytes a word."""
     with Progress("indexing words (BM25)"):
         tokens = bm25s.tokenize([f"{passage.title} {passage.text}" for passage in corpus], stopwords="en", show_progress=False)
+        if not tokens.vocab:  # emoji alone, say; bm25s needs a word, and no query has the empty one
+            tokens = Tokenized([[0]] * len(corpus), {"": 0})
         index = bm25s.BM25()
         index.index(tokens, show_progress=False)
         index.save(data, show_progress=False, **_NAMES)
@@ -53,8 +56,9 @@ class LexicalSearch:
         if among is not None:
             mask = np.zeros(self.rows, dtype=np.float32)
             mask[among] = 1
-        rows, scores = self._index.retrieve(words, k=min(top_k, self.rows), show_progress=False, weight_mask=mask)
-        return scores, np.where(scores > 0, rows, -1).astype(np.int64)
+        depth = min(max(top_k, FUSED_DEPTH), self.rows)
+        rows, scores = self._index.retrieve(words, k=depth, show_progress=False, weight_mask=mask)
+        return in_order(scores, np.where(scores > 0, rows, -1).astype(np.int64), top_k)
 
 
 def fuse(rankings: Sequence[NDArray[np.int64]], top_k: int) -> Found:

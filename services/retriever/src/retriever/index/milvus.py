@@ -6,19 +6,24 @@ vector per row. It is filled before the manifest is published and never changed 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import numpy as np
-from pymilvus import DataType, MilvusClient
-from pymilvus.exceptions import MilvusException
 
 from parallelsearch.errors import IndexMismatch, UpstreamUnavailable
 from retriever.encoders.identity import Vectors
 from retriever.index.blocks import Blocks
-from retriever.index.found import Found
+from retriever.index.found import Found, in_order, nothing_found
 from retriever.index.manifest import MilvusAddress
 from retriever.index.progress import Progress
+
+# pymilvus reads this variable when it is imported, and ends in an error where it names the file of the embedded edition.
+_uri = os.environ.pop("MILVUS_URI", None)
+from pymilvus import DataType, MilvusClient  # noqa: E402
+from pymilvus.exceptions import MilvusException  # noqa: E402
+
+if _uri is not None:
+    os.environ["MILVUS_URI"] = _uri
 
 TIMEOUT_S = 30.0
 
@@ -84,14 +89,13 @@ class MilvusSearch:
         self._address = address
 
     def search(self, queries: Vectors, top_k: int) -> Found:
-        scores = np.zeros((len(queries), top_k), dtype=np.float32)
-        rows = np.full((len(queries), top_k), -1, dtype=np.int64)
+        scores, rows = nothing_found(len(queries), top_k)
         with _translated(self._address):
             answers = self._client.search(self._name, data=list(queries), limit=top_k, output_fields=["row"], timeout=TIMEOUT_S)
         for query, hits in enumerate(answers):
             rows[query, : len(hits)] = [hit["row"] for hit in hits]
             scores[query, : len(hits)] = [hit["distance"] for hit in hits]
-        return scores, rows
+        return in_order(scores, rows, top_k)
 
     def close(self) -> None:
         self._client.close()

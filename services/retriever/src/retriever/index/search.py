@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import faiss
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from parallelsearch.errors import ConfigurationError
 from retriever.encoders.identity import Vectors
 from retriever.gpu.plan import GpuPlan
-from retriever.index.found import Found, nothing_found
-from retriever.index.kinds import set_effort
+from retriever.index.found import Found, in_order, nothing_found
+from retriever.index.kinds import DEPTH, set_effort
 from retriever.index.manifest import FAISS_FILE, VECTORS_FILE, Effort, Kind, MilvusAddress
 from retriever.products import product
 
@@ -92,25 +92,29 @@ class FlatSearch:
     def search(self, queries: Vectors, top_k: int) -> Found:
         found_scores, found_rows = nothing_found(len(queries), top_k)
         with torch.inference_mode():
-            scores, rows = self._best(torch.from_numpy(queries), min(top_k, self.rows))
-        found_scores[:, : scores.shape[1]], found_rows[:, : rows.shape[1]] = scores.numpy(), rows.numpy()
+            given = torch.from_numpy(queries)
+            best = [_best(scores_of(given), start, top_k) for start, scores_of in self._parts]
+        scores, rows = (np.concatenate(each, axis=1) for each in zip(*best, strict=True))
+        scores, rows = in_order(scores, rows, top_k)
+        found_scores[:, : scores.shape[1]], found_rows[:, : rows.shape[1]] = scores, rows
         return found_scores, found_rows
-
-    def _best(self, queries: torch.Tensor, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The best of the best of each part, so that memory stays bounded by one part's scores."""
-        scores, rows = [], []
-        for start, scores_of in self._parts:
-            all_scores = scores_of(queries)
-            best = torch.topk(all_scores, min(top_k, all_scores.shape[1]), dim=1)
-            scores.append(best.values)
-            rows.append(best.indices + start)
-        if len(scores) == 1:
-            return scores[0], rows[0]
-        best = torch.topk(torch.cat(scores, dim=1), top_k, dim=1)
-        return best.values, torch.cat(rows, dim=1).gather(1, best.indices)
 
     def close(self) -> None:
         """Memory goes with the last reference."""
+
+
+def _best(scores: torch.Tensor, first: int, top_k: int) -> Found:
+    """The best of one part, whose first row is `first`; of ties the smaller rows."""
+    count = min(top_k, scores.shape[1])
+    values, places = torch.topk(scores, min(count + 1, scores.shape[1]), dim=1)
+    if values.shape[1] > count:  # one more tells where the last place is tied, and topk takes any of those
+        for query in torch.nonzero(values[:, count] == values[:, count - 1]).flatten().tolist():
+            least = values[query, count - 1]
+            better = torch.nonzero(scores[query] > least).flatten()
+            tied = torch.nonzero(scores[query] == least).flatten()[: count - len(better)]
+            places[query, :count] = torch.cat([better, tied])
+            values[query, :count] = scores[query, places[query, :count]]
+    return values[:, :count].numpy(), places[:, :count].numpy() + first
 
 
 class ApproximateSearch:
@@ -122,7 +126,8 @@ class ApproximateSearch:
         set_effort(self._index, effort.visits)
 
     def search(self, queries: Vectors, top_k: int) -> Found:
-        return cast(Found, self._index.search(queries, top_k))
+        scores, rows = self._index.search(queries, max(top_k, DEPTH))  # fewer would visit less of a graph
+        return in_order(scores, rows, top_k)
 
     def close(self) -> None:
         """Memory goes with the last reference."""
