@@ -124,6 +124,7 @@ def main() -> None:
             folder = index_of(chosen.work, chosen.data, data_set, encoder, chosen.passages, questions)
             for row in measure(folder, data_set, encoder, questions, reranker):
                 rows[row.data_set, row.method, row.encoder] = row
+                print(row, flush=True)
     found = list(rows.values())
     table = markdown("data set | passages | questions | method | encoder | recall@3 | MRR@10 | over dense, points [95 %]", found)
     if chosen.passages:
