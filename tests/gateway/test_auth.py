@@ -12,9 +12,11 @@ import pytest
 from gateway_fakes import DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 from pydantic import ValidationError
 
-from gateway.auth import digest, new_key
+from gateway.auth import digest, load_keys, new_key
 from gateway.keys import add_key
 from gateway.settings import GatewaySettings
+from parallelsearch.errors import ConfigurationError
+from servicekit.settings import load
 
 
 @pytest.fixture
@@ -170,6 +172,58 @@ def test_the_process_says_what_to_do_and_exits(tmp_path):
     missing = start(GATEWAY_API_KEYS_FILE=str(tmp_path / "none.json"))
     assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
     assert "none.json cannot be read" in missing.stderr
+
+
+WRONG = {
+    "REDIS_URL": ["localhost:6379", "redis://:secret@127.0.0.1:99999/0", "http://127.0.0.1:6379", "unix://"],
+    "RETRIEVER_URL": ["127.0.0.1:8001", "http://", "ftp://a", "http://a:0"],
+    "POLICY_BASE_URL": ["http://a:1/v1,b", "a", ",", "http://a:b"],
+    "TRAINER_URL": ["x", "//a"],
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ["collector:4318"],
+    "GATEWAY_CORS_ORIGINS": ["http://a", "[1]"],
+}
+
+
+@pytest.mark.parametrize(("variable", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_setting_that_cannot_be_used_is_one_line_that_names_it_and_repeats_nothing(monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit) as exit_:
+        load(GatewaySettings)
+    said = str(exit_.value.code)
+    assert said.startswith(f"configuration: {variable}")
+    assert "\n" not in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("REDIS_URL", "unix:///run/valkey.sock?db=1"),
+        ("REDIS_URL", "rediss://:secret@cache.example.org"),
+        ("POLICY_BASE_URL", "http://a:1/v1, https://[::1]:2/v1,"),
+        ("GATEWAY_CORS_ORIGINS", '["http://a"]'),
+    ],
+)
+def test_every_form_of_address_is_taken(monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    load(GatewaySettings)
+
+
+@pytest.mark.parametrize("name", ["admin", "anonymous", "Bad Name", ""])
+def test_no_key_has_the_name_of_somebody_else(tmp_path, name):
+    path = tmp_path / "keys.json"
+    made = subprocess.run([sys.executable, "-m", "gateway.keys", name, str(path)], capture_output=True, text=True, check=False)
+    assert (made.returncode, made.stderr.startswith("NAME: "), made.stderr.count("\n")) == (1, True, 1)
+    path.write_text(json.dumps([{"name": name, "sha256": digest("a")}]))
+    with pytest.raises(ConfigurationError, match="name"):
+        load_keys(path)
+
+
+def test_a_key_under_two_names_is_refused(tmp_path):
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps([{"name": name, "sha256": digest("a")} for name in ("a", "b")]))
+    with pytest.raises(ConfigurationError, match="under two names"):
+        load_keys(path)
 
 
 def test_a_key_is_made_once_and_kept_as_a_hash(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from servicekit.preflight import require_port, require_writable
+from servicekit.preflight import require_file, require_port, require_writable
 from servicekit.settings import ServiceSettings
 
 
@@ -36,3 +36,10 @@ def test_a_folder_is_made_and_left_as_it_was(tmp_path):
 def test_a_folder_that_cannot_be_written_to_is_named_with_the_setting(place):
     with pytest.raises(SystemExit, match=f"THING_FOLDER: {place} cannot be written to"):
         require_writable(Path(place), "THING_FOLDER")
+
+
+def test_a_folder_in_a_file_s_place_is_named(tmp_path):
+    with pytest.raises(SystemExit, match=f"THING: {tmp_path} is a folder"):
+        require_file(tmp_path, "THING")
+    require_file(tmp_path / "new" / "file", "THING")
+    assert not (tmp_path / "new" / "file").exists()

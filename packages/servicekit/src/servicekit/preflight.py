@@ -28,6 +28,13 @@ def require_port(settings: ServiceSettings) -> None:
             ) from None
 
 
+def require_file(path: Path, variable: str) -> None:
+    """Raises SystemExit: a file cannot be written there, or there is a folder in its place."""
+    if path.is_dir():
+        raise SystemExit(f"configuration: {variable}: {path} is a folder. Name a file in it.")
+    require_writable(path.parent, variable)
+
+
 def require_writable(folder: Path, variable: str) -> None:
     """Makes the folder where it is not there. Raises SystemExit: files cannot be written into it; `variable` names it."""
     try:

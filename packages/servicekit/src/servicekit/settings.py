@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 S = TypeVar("S", bound="ServiceSettings")
+
+
+def address(text: str, schemes: tuple[str, ...] = ("http", "https")) -> str:
+    """The text, if it says how to reach a host, or a socket by its path.
+
+    Raises:
+        ValueError: it does not; its words do not repeat the text, which may hold a password.
+    """
+    try:
+        split = urlsplit(text)
+        reachable = split.scheme in schemes and (bool(split.path) if split.scheme == "unix" else bool(split.hostname))
+        reachable = reachable and split.port != 0
+    except ValueError:  # the port
+        reachable = False
+    if not reachable:
+        raise ValueError(f"is no address of the form {schemes[0]}://host:port")
+    return text
+
+
+HttpAddress = Annotated[str, AfterValidator(address)]
 
 
 class ServiceSettings(BaseSettings):
@@ -21,17 +42,17 @@ class ServiceSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["json", "text"] = "json"
     shutdown_grace_s: float = Field(default=20.0, gt=0)
-    otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
+    otlp_endpoint: HttpAddress | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
     trace_file: Path | None = Field(default=None, validation_alias="TRACE_FILE")
     admin_token: SecretStr | None = Field(default=None, validation_alias="ADMIN_TOKEN")
 
 
 def load(settings: type[S]) -> S:
     """The settings from the environment, or an exit with one line for each variable that is wrong."""
+    prefix = settings.model_config.get("env_prefix", "")
     try:
         return settings()  # type: ignore[call-arg]  # the environment gives the rest
     except ValidationError as error:
-        prefix = settings.model_config.get("env_prefix", "")
         lines = []
         for fault in error.errors():
             name = ".".join(str(part) for part in fault["loc"])
@@ -39,3 +60,6 @@ def load(settings: type[S]) -> S:
             # A fault between several settings has no place; it names them itself.
             lines.append(f"{name if name.isupper() else (prefix + name).upper()}: {said}" if name else said)
         raise SystemExit("configuration: " + "; ".join(lines)) from None
+    except SettingsError as error:
+        name = str(error).split('"')[1]
+        raise SystemExit(f'configuration: {(prefix + name).upper()}: is a list in JSON, such as ["a", "b"]') from None

@@ -7,7 +7,7 @@ import os
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
 from parallelsearch.errors import ConfigurationError
-from servicekit.preflight import require_port, require_writable
+from servicekit.preflight import require_file, require_port
 from servicekit.server import serve
 from servicekit.settings import load
 
@@ -19,7 +19,7 @@ def main() -> None:
     require_port(settings)
     for path, variable in ((settings.store_path, "GATEWAY_STORE_PATH"), (settings.trace_file, "TRACE_FILE")):
         if path is not None:
-            require_writable(path.parent, variable)
+            require_file(path, variable)
     try:
         app = create_app(settings)
     except ConfigurationError as error:

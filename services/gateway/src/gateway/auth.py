@@ -8,27 +8,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
 from parallelsearch.errors import ConfigurationError, Unauthorized
 
 KEY_PREFIX = "ps-"
 KEY_BYTES = 32
-
-
-class ApiKey(BaseModel):
-    """One entry of the keys file. A key is 256 random bits, so a plain hash cannot be turned back; the name is for metrics."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    concurrent: int | None = Field(default=None, ge=1)
-
-
-_KEYS = TypeAdapter(list[ApiKey])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +29,26 @@ class Caller:
 
 ANONYMOUS = Caller("anonymous")
 ADMIN = Caller("admin")
+
+
+def _not_taken(name: str) -> str:
+    if name in {ANONYMOUS.name, ADMIN.name}:
+        raise ValueError(f"must not be {name}, which is the name of callers without a key")
+    return name
+
+
+class ApiKey(BaseModel):
+    """One entry of the keys file. A key is 256 random bits, so a plain hash cannot be turned back; the name is for metrics."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$"), AfterValidator(_not_taken)]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    concurrent: int | None = Field(default=None, ge=1)
+
+
+_KEYS = TypeAdapter(list[ApiKey])
 
 
 class Authenticator:
@@ -103,4 +110,6 @@ def load_keys(path: Path) -> list[ApiKey]:
     names = [key.name for key in keys]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"GATEWAY_API_KEYS_FILE: a name stands twice in {path}.")
+    if len({key.sha256 for key in keys}) < len(keys):
+        raise ConfigurationError(f"GATEWAY_API_KEYS_FILE: a key stands twice in {path}, under two names.")
     return keys

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import orjson
+from pydantic import ValidationError
 
 from gateway.auth import ApiKey, load_keys, new_key
+from parallelsearch.errors import ConfigurationError
 
 
 def add_key(name: str, path: Path) -> str:
@@ -31,7 +33,12 @@ def main() -> None:
     if not 2 <= len(sys.argv) <= 3:
         raise SystemExit("usage: python -m gateway.keys NAME [FILE]")
     path = Path(sys.argv[2] if len(sys.argv) == 3 else os.environ.get("GATEWAY_API_KEYS_FILE", "api-keys.json"))
-    sys.stdout.write(add_key(sys.argv[1], path) + "\n")
+    try:
+        sys.stdout.write(add_key(sys.argv[1], path) + "\n")
+    except ValidationError as error:
+        raise SystemExit(f"NAME: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+    except ConfigurationError as error:
+        raise SystemExit(error.detail) from None
 
 
 if __name__ == "__main__":

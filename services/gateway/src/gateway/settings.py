@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from parallelsearch.protocol.observations import Layout
-from servicekit.settings import ServiceSettings
+from servicekit.settings import HttpAddress, ServiceSettings, address
+
+
+def _addresses(text: str) -> str:
+    for url in text.rstrip(", ").split(","):
+        address(url.strip())
+    return text
+
+
+def _redis_address(text: str) -> str:
+    return address(text, ("redis", "rediss", "unix"))
+
+
+Addresses = Annotated[str, AfterValidator(_addresses)]
+RedisAddress = Annotated[str, AfterValidator(_redis_address)]
 
 
 class GatewaySettings(ServiceSettings):
@@ -19,17 +33,17 @@ class GatewaySettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="GATEWAY_")
 
     port: int = Field(default=8080, ge=1, le=65535)
-    retriever_url: str = Field(default="http://127.0.0.1:8001", validation_alias="RETRIEVER_URL")
-    policy_base_url: str = Field(default="http://127.0.0.1:8002/v1", validation_alias="POLICY_BASE_URL")
+    retriever_url: HttpAddress = Field(default="http://127.0.0.1:8001", validation_alias="RETRIEVER_URL")
+    policy_base_url: Addresses = Field(default="http://127.0.0.1:8002/v1", validation_alias="POLICY_BASE_URL")
     """One address, or several replicas with commas between."""
     policy_discovery: Literal["list", "dns"] = Field(default="list", validation_alias="POLICY_DISCOVERY")
     """`dns`: each address that the host of `policy_base_url` resolves to is a replica."""
     policy_model: str | None = Field(default=None, validation_alias="POLICY_MODEL")
     policy_api_key: SecretStr | None = Field(default=None, validation_alias="POLICY_API_KEY")
     policy_layout: Layout | None = Field(default=None, validation_alias="POLICY_LAYOUT")
-    redis_url: str | None = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
+    redis_url: RedisAddress | None = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
 
-    trainer_url: str = Field(default="http://127.0.0.1:8003", validation_alias="TRAINER_URL")
+    trainer_url: HttpAddress = Field(default="http://127.0.0.1:8003", validation_alias="TRAINER_URL")
 
     store_path: Path | None = None
     store_retention_days: float = Field(default=30.0, gt=0)

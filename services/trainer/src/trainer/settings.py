@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from servicekit.settings import ServiceSettings
+from servicekit.settings import HttpAddress, ServiceSettings
 from trainer.launchers.manifests import KubernetesSettings
 
 
@@ -31,8 +31,8 @@ class TrainerSettings(ServiceSettings):
     data_roots: Roots = (Path("data"),)
     openrlhf_version: Literal["0.11.2", "0.10.4"] = "0.11.2"
     openrlhf_python: Path = Path(".envs/openrlhf-0.11.2/bin/python")
-    retriever_url: str = Field(default="http://127.0.0.1:8001", validation_alias="RETRIEVER_URL")
-    policy_url: str = Field(default="http://127.0.0.1:8002", validation_alias="POLICY_URL")
+    retriever_url: HttpAddress = Field(default="http://127.0.0.1:8001", validation_alias="RETRIEVER_URL")
+    policy_url: HttpAddress = Field(default="http://127.0.0.1:8002", validation_alias="POLICY_URL")
     wandb_key: SecretStr | None = Field(default=None, validation_alias="WANDB_API_KEY")
     max_running: int = Field(default=1, ge=1, description="Local runs at a time; others wait.")
     runs_per_gpu: int = Field(default=1, ge=1, description="Local runs that may share a GPU; small models leave room.")
