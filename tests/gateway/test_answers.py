@@ -198,6 +198,20 @@ def test_a_body_that_is_no_request_is_a_422_problem(start_gateway, raw):
     assert response.json()["errors"]
 
 
+DEEP = 50_000
+CLOSED = "[" * DEEP + "]" * DEEP
+
+
+@pytest.mark.parametrize(
+    "raw", ["[" * DEEP, CLOSED, '{"a":' * DEEP, f'{{"question": {CLOSED}}}'], ids=["open", "closed", "objects", "in a field"]
+)
+@pytest.mark.parametrize("path", ["/v1/answers", "/v1/search", "/v1/chat/completions", "/mcp"])
+def test_a_body_nested_without_end_is_refused_like_any_other(start_gateway, path, raw):
+    client = start_gateway(fake_policy([]), fake_retriever(PASSAGES), max_body_bytes=1_000_000)
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream", "host": "127.0.0.1:8080"}
+    assert client.post(path, content=raw, headers=headers).status_code == (400 if path == "/mcp" else 422)
+
+
 def test_a_huge_body_is_413(start_gateway):
     client = start_gateway(fake_policy([DONE]), fake_retriever(PASSAGES))
     assert client.post("/v1/answers", content=b"x" * 2_000_000).status_code == 413
