@@ -1,6 +1,8 @@
 import asyncio
+import json
 from contextlib import aclosing
 
+import httpx2
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 
@@ -57,3 +59,28 @@ def test_a_refused_request_raises_in_the_gateways_words(start_live):
 def test_nobody_there_is_told_apart(free_port=9):
     with pytest.raises(GatewayUnreachable):
         use(f"http://127.0.0.1:{free_port}", events)
+
+
+def test_what_a_later_gateway_says_besides_is_passed_over():
+    later = {"colour": "green"}
+    passage = {"id": "1", "title": "", "text": "", "score": 0.5} | later
+    row = {"query": "a", "passages": [passage], "cached": False} | later
+    turn = {"index": 0, "action": {"type": "search", "queries": ["a"]} | later, "observation": [row]} | later
+    trajectory = {"id": "1", "question": "?", "answer": "yes", "stop_reason": "answered", "turns": [turn]} | later
+    done = {"event": "done"} | trajectory
+
+    def gateway(request):
+        if request.url.path == "/v1/search":
+            return httpx2.Response(200, json={"results": [row]} | later)
+        if b'"stream":true' in request.content:
+            content = f"id: 1\nevent: done\ndata: {json.dumps(done)}\n\n"
+            return httpx2.Response(200, text=content, headers={"content-type": "text/event-stream"})
+        return httpx2.Response(200, json=trajectory)
+
+    async def conversation():
+        client = AnswersClient("http://gateway", transport=httpx2.MockTransport(gateway))
+        whole = await client.answer(AnswerRequest(question="?"))
+        searched = await client.search(SearchRequest(queries=["a"]))
+        return [whole.answer, searched.results[0].query, [event.answer for event in await events(client)]]
+
+    assert asyncio.run(conversation()) == ["yes", "a", ["yes"]]

@@ -158,6 +158,14 @@ def test_a_fault_is_said_of_its_field_and_in_plain_words(start_openai, content, 
     assert error["message"].startswith(f"{param}: {words}")
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_body_of_another_content_type_is_told_which_one_it_takes(start_openai, content_type):
+    _, _, gateway = start_openai()
+    headers = {"content-type": content_type} if content_type else {}
+    response = httpx2.post(f"{gateway.url}/v1/chat/completions", content=b'{"model": "parallelsearch"}', headers=headers)
+    assert (response.status_code, "application/json" in response.json()["error"]["message"]) == (422, True)
+
+
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**31, 2**63 - 1])
 def test_every_seed_of_openai_s_is_taken(start_openai, seed):
     client, policy, _ = start_openai()

@@ -104,7 +104,12 @@ def invalid_fields(error: RequestValidationError) -> list[dict[str, str]]:
 
 
 def said(fault: Mapping[str, Any]) -> str:
-    """What is wrong in plain words: pydantic counts characters as items where a text was looked at first."""
+    """What is wrong in plain words: pydantic counts characters as items where a text was looked at first.
+
+    A body of another content type comes to it as bytes.
+    """
+    if fault["type"] in {"model_attributes_type", "model_type"}:
+        return "must be a JSON object" + (", sent as application/json" if tuple(fault["loc"]) == ("body",) else "")
     message: str = fault["msg"].removeprefix("Value error, ")
     return message.replace(" items after validation", " characters") if isinstance(fault.get("input"), str) else message
 

@@ -47,7 +47,7 @@ class GatewayProblem(ParallelSearchError):
     @property
     def trajectory(self) -> TrajectoryModel | None:
         try:
-            return TrajectoryModel.model_validate(self.body["trajectory"])
+            return TrajectoryModel.model_validate(self.body["trajectory"], extra="ignore")
         except (KeyError, ValidationError):
             return None
 
@@ -75,7 +75,10 @@ class _Place:
 
 
 class AnswersClient:
-    """Talks to one gateway; `api_key` goes along as a bearer token where one is given."""
+    """Talks to one gateway; `api_key` goes along as a bearer token where one is given.
+
+    What a newer gateway says besides is passed over.
+    """
 
     def __init__(self, base_url: str, *, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self._url = base_url
@@ -129,7 +132,7 @@ class AnswersClient:
                 raise problem(source.response)
             async for sent in source:
                 try:
-                    event = EVENT.validate_json(sent.data)
+                    event = EVENT.validate_json(sent.data, extra="ignore")
                 except ValidationError as error:
                     raise UnknownEvent("The gateway sent an event that this release does not know.") from error
                 if isinstance(event, Failed):
@@ -167,7 +170,7 @@ class AnswersClient:
         if not response.is_success:
             raise problem(response)
         try:
-            return answer.model_validate_json(response.content)
+            return answer.model_validate_json(response.content, extra="ignore")
         except ValidationError as error:
             raise UpstreamUnavailable(f"The answer of {self._url}/{path} is not in the form of this release.") from error
 
