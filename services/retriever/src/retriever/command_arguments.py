@@ -20,18 +20,22 @@ INTERRUPTED = 130
 INDEX_HELP = "The name of an index in the folder RETRIEVER_INDEXES, or its folder."
 INDEXES, RETRIEVER_URL, ADMIN_TOKEN = "RETRIEVER_INDEXES", "RETRIEVER_URL", "ADMIN_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_GOES_ON = "what was published before stands, and the same command goes on from here"
 _PASSAGE_SUFFIXES = frozenset((".jsonl", ".json", ".ndjson", ".gz", ".parquet"))
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """An error of ours is a sentence and exit code 1, and so is Ctrl-C, with code 130."""
+    """An error of ours is a sentence and exit code 1, and so is one of the system (a full disk, say); Ctrl-C has code 130."""
     try:
         yield
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise SystemExit(f"[index] {where}{error.strerror or error}. When that is put right, {_GOES_ON}.") from None
     except KeyboardInterrupt:
-        typer.echo("[index] interrupted: what was published before stands, and the same command goes on from here", err=True)
+        typer.echo(f"[index] interrupted: {_GOES_ON}", err=True)
         raise SystemExit(INTERRUPTED) from None
 
 

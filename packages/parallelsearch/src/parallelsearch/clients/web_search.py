@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import httpx2
 import stamina
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from parallelsearch.clients.http import check, create_client, named
 from parallelsearch.errors import UpstreamUnavailable
@@ -22,17 +22,25 @@ _ADDRESSES: dict[WebProvider, str] = {"serper": "https://google.serper.dev/searc
 _REFUSALS = {401, 402, 403}
 
 
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+
+
 class _Hit(BaseModel):
-    title: str = ""
-    link: str = ""
-    snippet: str = ""
+    """Null is as good as absent."""
+
+    title: Text = ""
+    link: Text = ""
+    snippet: Text = ""
+
+
+Hits = Annotated[list[_Hit], BeforeValidator(lambda value: [] if value is None else value)]
 
 
 class _Answer(BaseModel):
     """Serper calls its list `organic`, SerpAPI `organic_results`; an answer without hits may lack it."""
 
-    organic: list[_Hit] = []
-    organic_results: list[_Hit] = []
+    organic: Hits = []
+    organic_results: Hits = []
 
     @property
     def hits(self) -> list[_Hit]:

@@ -62,8 +62,16 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
             progress.advance(len(part))
     effort = _least_effort(kind, index, queries, _exact_top(blocks, queries))
     with Progress("writing the index"):
-        faiss.write_index(index, str(data / FAISS_FILE))
+        _write_index(index, data / FAISS_FILE)
     return effort
+
+
+def _write_index(index: Any, target: Path) -> None:
+    """Raises OSError where it does not fit; FAISS itself calls that a RuntimeError."""
+    try:
+        faiss.write_index(index, str(target))
+    except RuntimeError as error:
+        raise OSError(f"{target} cannot be written ({error})") from error
 
 
 def _empty_graph(rows: int, dimension: int) -> Any:

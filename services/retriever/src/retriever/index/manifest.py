@@ -130,6 +130,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigurationError(f"{folder} {state}. Build it with: {build}")
     try:
         manifest = _ADAPTER.validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read ({error.strerror}). Check its permissions.") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
