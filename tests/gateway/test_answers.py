@@ -267,3 +267,19 @@ def test_metrics_count_what_happened(start_gateway):
     assert 'parallelsearch_answers_total{mode="parallel",stop_reason="answered"}' in text
     assert 'parallelsearch_turns_total{action="decomposed"}' in text
     assert 'parallelsearch_cache_total{outcome="miss"}' in text
+
+
+def test_no_turn_mixes_passages_of_an_index_and_of_the_one_that_replaced_it(start_gateway):
+    first, second = PASSAGES
+    later = {query: [(f"new-{identifier}", *rest) for identifier, *rest in rows] for query, rows in PASSAGES.items()}
+    found = dict(PASSAGES)
+    retriever = fake_retriever(found)
+    client = start_gateway(fake_policy([BOTH, DONE]), retriever, upstream_refresh_s=60)
+    client.post("/v1/search", json={"queries": [first]})
+    retriever.state.fingerprint = "f2"
+    found.update(later)
+    answer = ask(client).json()
+    assert answer["index"]["fingerprint"] == "f2"
+    shown = [passage["id"] for row in answer["turns"][0]["observation"] for passage in row["passages"]]
+    assert shown and all(identifier.startswith("new-") for identifier in shown)
+    assert retriever.state.batches == [[first], [second], [first]]

@@ -53,9 +53,10 @@ class ScopedSearch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A row, or why there is none."""
+    """A row and the index that it is of (false where that is not known), or why there is none."""
 
     result: SubQueryResult
+    version: IndexVersion = UNKNOWN
     error: RetrievalFailed | None = None
 
 
@@ -141,7 +142,7 @@ class Flights:
         """Whoever asks from now on starts a new flight."""
         for row in rows:
             if not row.future.done():
-                self._land(row, Landed(SubQueryResult(row.query, failed=True), error))
+                self._land(row, Landed(SubQueryResult(row.query, failed=True), error=error))
                 self._forget(row)
 
     def _forget(self, row: Row) -> None:
@@ -182,7 +183,8 @@ class Flights:
         latency_ms = (time.perf_counter() - started) * 1000
         metrics.CACHE.labels("hit").inc(len(found))
         for row, passages in found.items():
-            self._land(row, Landed(SubQueryResult(row.query, passages, cached=True, latency_ms=latency_ms)))
+            result = SubQueryResult(row.query, passages, cached=True, latency_ms=latency_ms)
+            self._land(row, Landed(result, row.wanted.version))
 
     async def _search(self, rows: Sequence[Row]) -> None:
         """One batch to the retriever for all; what it answers is cached under the index that answered."""
@@ -195,7 +197,7 @@ class Flights:
                 self._versions.learn(scope.index, version)
                 fresh = [result for result in batch.results if not result.failed]
             for row, result in zip(rows, batch.results, strict=True):
-                self._land(row, Landed(result))
+                self._land(row, Landed(result, version))
         except RetrievalFailed as error:
             self._land_failed(rows, error)
         finally:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gateway import metrics
 from gateway.cache import normalise
-from gateway.flights import Flights, IndexVersions, ScopedSearch
+from gateway.flights import Flights, IndexVersions, Landed, ScopedSearch
 from parallelsearch.errors import RetrievalFailed
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.observer import RolloutObserver
@@ -49,27 +49,39 @@ class CachedSearch:
         places: dict[str, list[int]] = {}
         for position, query in enumerate(queries):
             places.setdefault(normalise(query), []).append(position)
-        coming = {future: places[query] for query, future in self._flights.join(places, top_k, self._scope).items()}
-        known = {future for future in coming if future.done()}
         results: dict[int, SubQueryResult] = {}
-        error = None
+        rows = await self._rows(places, top_k, queries, results)
+        version = self._versions.of(self._scope.index)
+        if outdated := {query: places[query] for query, landed in rows.items() if landed.version and landed.version != version}:
+            # The index was replaced between cache and retriever: once more, so that no turn mixes passages of two.
+            rows |= await self._rows(outdated, top_k, queries, results)
+            version = self._versions.of(self._scope.index)
+        error = next((landed.error for landed in rows.values() if landed.error), None)
+        if error is not None and all(result.failed for result in results.values()):
+            raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
+        return SearchBatch(tuple(results[position] for position in range(len(queries))), version.fingerprint, version.ranking)
+
+    async def _rows(
+        self, places: Mapping[str, list[int]], top_k: int, queries: Sequence[str], results: dict[int, SubQueryResult]
+    ) -> dict[str, Landed]:
+        """Each row as it landed, after it was put in its places in `results`."""
+        flying = self._flights.join(places, top_k, self._scope)
+        coming = {future: query for query, future in flying.items()}
+        known = {future for future in coming if future.done()}
+        rows: dict[str, Landed] = {}
         pending = set(coming)
         while pending:
             # Bounded by the retriever client's time-outs, which end every flight.
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for future in sorted(done, key=lambda future: coming[future]):
-                landed = future.result()
+            for future in sorted(done, key=lambda future: places[coming[future]]):
+                landed = rows[coming[future]] = future.result()
                 result = (
                     replace(landed.result, cached=True, latency_ms=0.0)
                     if future in known and not landed.result.failed
                     else landed.result
                 )
-                self._put(result, coming[future], queries, results)
-                error = landed.error or error
-        if error is not None and all(result.failed for result in results.values()):
-            raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
-        version = self._versions.of(self._scope.index)
-        return SearchBatch(tuple(results[position] for position in range(len(queries))), version.fingerprint, version.ranking)
+                self._put(result, places[coming[future]], queries, results)
+        return rows
 
     def _put(
         self, found: SubQueryResult, positions: Sequence[int], queries: Sequence[str], results: dict[int, SubQueryResult]

@@ -26,7 +26,10 @@ class RolloutObserver:
         """The sub-queries of the turn go out."""
 
     def sub_query_landed(self, position: int, result: SubQueryResult) -> None:
-        """One sub-query of the search has its result. Called by search backends that know before the turn does."""
+        """One sub-query of the search has its result. Called by search backends that know before the turn does.
+
+        A second time for a result that replaces the first.
+        """
 
     def turn_observed(self, turn: Turn) -> None:
         """The observation of the turn stands."""
