@@ -9,14 +9,12 @@ OpenRLHF's order is not seeded. Sampled at temperature 1, eight rollouts a quest
 interval. Writes NAME.json, NAME.md and NAME.png: curves, or with --grid the share of decomposed questions over the weights.
 """
 
-import argparse
 import json
 from collections import defaultdict
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from report import FACTS, SEED, describe, plot, read, speed
+from report import FACTS, SEED, describe, plot, read, report_parser, speed
 
 from parallelsearch.evaluation.statistics import ratio_intervals
 
@@ -104,15 +102,9 @@ def plot_grid(told, path):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("archives", nargs="+", type=Path)
+    parser = report_parser()
     parser.add_argument("--steps", type=int, default=10, help="how many of the last steps count")
-    parser.add_argument("--runs", nargs="*", help="these only, in this order")
     parser.add_argument("--grid", action="store_true")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--card", required=True)
-    parser.add_argument("--date", required=True)
     given = parser.parse_args()
     runs = {run.name: run for archive in given.archives for run in read(archive)}
     told = {}

@@ -229,16 +229,22 @@ def plot(told, path):
     figure.savefig(path, dpi=90)
 
 
-def main():
+def report_parser():
+    """The arguments of every report about runs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("archives", nargs="+", type=Path)
-    parser.add_argument("--before", nargs="*", default=[])
-    parser.add_argument("--pool", nargs="*", default=[])
-    parser.add_argument("--runs", nargs="*", help="these only")
+    parser.add_argument("--runs", nargs="*", help="these only, in this order")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--card", required=True)
     parser.add_argument("--date", required=True)
+    return parser
+
+
+def main():
+    parser = report_parser()
+    parser.add_argument("--before", nargs="*", default=[])
+    parser.add_argument("--pool", nargs="*", default=[])
     given = parser.parse_args()
     runs = {run.name: run for archive in given.archives for run in read(archive)}
     before = dict(pair.split("=") for pair in given.before)
