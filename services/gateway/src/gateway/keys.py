@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from gateway.auth import ApiKey, load_keys, new_key
 from parallelsearch.errors import ConfigurationError
+from servicekit.errors import said
 
 
 def add_key(name: str, path: Path) -> str:
@@ -36,7 +37,7 @@ def main() -> None:
     try:
         sys.stdout.write(add_key(sys.argv[1], path) + "\n")
     except ValidationError as error:
-        raise SystemExit(f"NAME: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        raise SystemExit(f"NAME: {said(error.errors()[0])}") from None
     except ConfigurationError as error:
         raise SystemExit(error.detail) from None
 
