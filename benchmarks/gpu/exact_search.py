@@ -1,12 +1,13 @@
 """Exact search of 21,015,324 × 768 fp16 vectors on one card, each engine against the time to read the vectors once.
 
     python benchmarks/gpu/exact_search.py --out FOLDER [--engine fused --engine torch --engine eight_bit --engine faiss
-        --engine faiss_plain] [--rows N]
+        --engine faiss_plain] [--rows N] [--keep EARLIER.json]
 
 Vectors are made on the card. Times are wall clock through the retriever's search interface: float32 queries on the host in,
 scores and rows on the host out. The reading time and all ratios are of the same run. `eight_bit` loads from a .npy file, as
 the retriever does, and keeps the rows for re-scoring in it, then in pinned memory; --scratch says where that file may lie.
-`faiss` is FAISS through cuVS, `faiss_plain` its own kernels; each can be run alone, in about a minute.
+`faiss` is FAISS through cuVS, `faiss_plain` its own kernels; each can be run alone, in about a minute. --keep takes over what
+an earlier run measured of the other engines.
 """
 
 from __future__ import annotations
@@ -43,23 +44,23 @@ def main() -> None:
     truth = float32_truth(vectors, make_queries(CHECKED_QUERIES, args.dimension), max(TOP_KS)) if checked else None
     if "fused" in args.engine:
         fused(vectors, report, truth)
-        report.write(args.out, args.name)
+        report.write(args.out, args.name, args.keep)
     if "torch" in args.engine:
         plain_torch(vectors, report)
-        report.write(args.out, args.name)
+        report.write(args.out, args.name, args.keep)
     if "eight_bit" in args.engine:
         file = write_file(vectors, args.scratch)
         vectors = None
         gc.collect(), torch.cuda.empty_cache()
         eight_bit(file, report, truth)
         file.unlink()
-        report.write(args.out, args.name)
+        report.write(args.out, args.name, args.keep)
     for engine, use_cuvs in (("faiss", True), ("faiss_plain", False)):
         if engine in args.engine:
             vectors = None
             gc.collect(), torch.cuda.empty_cache()
             faiss_flat(args.rows, args.dimension, use_cuvs, report)
-            report.write(args.out, args.name)
+            report.write(args.out, args.name, args.keep)
 
 
 def time_all(engine: str, search: Search, report: Report, runs: int, top_ks: tuple[int, ...] = TOP_KS) -> None:
@@ -164,6 +165,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engine", action="append", choices=["fused", "torch", "eight_bit", "faiss", "faiss_plain"], required=True)
     parser.add_argument("--rows", type=int, default=21_015_324)
     parser.add_argument("--dimension", type=int, default=768)
+    parser.add_argument("--keep", type=Path, help="the JSON file of an earlier run")
     parser.add_argument("--scratch", type=Path, default=Path("/dev/shm"))
     return parser.parse_args()
 

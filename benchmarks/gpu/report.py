@@ -1,10 +1,11 @@
-"""What a run of the exact search benchmark measured, written as JSON and as a Markdown table. Results of later runs add engines."""
+"""What a run of the exact search benchmark measured, written as JSON and as a Markdown table."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 TARGETS = {1: 1.1, 4: 1.1, 16: 1.1, 64: 1.1, 128: 1.5, 256: 2.2}
 EIGHT_BIT_TARGET = 0.6
@@ -40,10 +41,19 @@ class Report:
         self.notes[name] = value
         print(json.dumps({name: value}), flush=True)
 
-    def write(self, folder: Path, name: str) -> None:
+    def joined(self, earlier: dict[str, Any]) -> Report:
+        """With what an earlier run measured of other engines, each over the reading time of its own run."""
+        measured = {row.engine for row in self.rows}
+        kept = [Row(**row) for row in earlier["rows"] if row["engine"] not in measured]
+        of_run = {**earlier["card"], "read_fp16_ms": earlier["read_fp16_ms"]}
+        sources = {f"{engine}_measured_by": of_run for engine in dict.fromkeys(row.engine for row in kept)}
+        return replace(self, rows=kept + self.rows, notes=sources | earlier["notes"] | self.notes)
+
+    def write(self, folder: Path, name: str, earlier: Path | None = None) -> None:
+        whole = self.joined(json.loads(earlier.read_text())) if earlier and earlier.is_file() else self
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
-        (folder / f"{name}.md").write_text(to_markdown(self))
+        (folder / f"{name}.json").write_text(json.dumps(asdict(whole), indent=1) + "\n")
+        (folder / f"{name}.md").write_text(to_markdown(whole))
 
 
 def to_markdown(report: Report) -> str:

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # On the offline GPU host, once all parts (rl.part*, rl.install.sh, train.part*) lie in one folder: installs everything, builds the
 # models, in half a minute. With start.part* (`tar cz -C MODEL . | split -b 44000000 -d - start.part`) the start of the boundary is
-# that model, which an earlier visit learnt.
+# that model, which an earlier visit learnt. Where rl.install.sh has run before, it is not run again.
 # usage: install.sh UPLOADS
 set -euo pipefail
 up=$(cd "$1" && pwd); here=$(cd "$(dirname "$0")" && pwd); . "$here/env.sh"
 mkdir -p "$TRAIN" /tmp/platform
 cat "$up"/train.part* | tar xz -C "$TRAIN"
 if compgen -G "$up/start.part*" > /dev/null; then mkdir -p "$TRAIN/models/cold-mixed"; cat "$up"/start.part* | tar xz -C "$TRAIN/models/cold-mixed"; fi
-bash "$up/rl.install.sh" "$up" > "$TRAIN/rl.log" 2>&1 & rl=$!
+{ [ -e /tmp/site/flash_attn_2_cuda.py ] || bash "$up/rl.install.sh" "$up"; } > "$TRAIN/rl.log" 2>&1 & rl=$!
 python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target /tmp/platform "$TRAIN"/wheels/*.whl
 mkdir -p /tmp/platform/parallelsearch-0.1.0.dist-info
 printf 'Metadata-Version: 2.1\nName: parallelsearch\nVersion: 0.1.0\n' > /tmp/platform/parallelsearch-0.1.0.dist-info/METADATA

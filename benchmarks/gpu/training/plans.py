@@ -22,7 +22,7 @@ def cold_start(name, data, **lora):
         "data": data,
         "epochs": 2,
         "batch": 64,
-        "micro_batch": 4,
+        "micro_batch": 16,
         "learning_rate": 2e-4,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
