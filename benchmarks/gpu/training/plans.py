@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROLLOUT = {"turn_tokens": 200, "context_tokens": 3072, "max_turns": 3, "concurrency": 64}
 RESOURCES = {"gpus_per_node": 1, "vllm_memory": 0.1, "vllm_cache_gib": 5, "attention": "sdpa", "sleep": False}
-STEPS, SHORT, PROMPTS, SAMPLES, RATE = 70, 30, 8, 8, 5e-5
+STEPS, SHORT, PROMPTS, SAMPLES, RATE = 64, 30, 8, 8, 5e-5
 NO_CHANGE = 1e-15
 """A learning rate that leaves the weights as they are; 0 is no learning rate of a run."""
 
@@ -73,7 +73,7 @@ def reinforce(
     }
 
 
-LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "learning_rate": 1e-3}
+LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "micro_batch": 8, "learning_rate": 1e-3}
 START = "cold-mixed"
 MIXED = START if (Path(os.environ.get("TRAIN", "/nowhere")) / "models" / START).is_dir() else f"run:{START}"
 BOUNDARY = "boundary.jsonl"
