@@ -1,10 +1,12 @@
 import json
 import re
+from enum import StrEnum
+from typing import Annotated, Literal
 
 import pytest
 from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
 from parallelsearch.errors import InvalidInput, Overloaded, ParallelSearchError
 from servicekit.app import create_app
@@ -14,6 +16,26 @@ from servicekit.health import Readiness
 
 class Body(BaseModel):
     name: str
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Circle(BaseModel):
+    form: Literal["circle"]
+    paint: dict[str, Literal[Colour.RED]] = {}
+    inside: list[Body] = []
+
+
+class Square(BaseModel):
+    form: Literal["square"]
+    side: int
+
+    @model_validator(mode="after")
+    def _has_a_side(self):
+        assert self.side > 0
+        return self
 
 
 @pytest.fixture
@@ -26,6 +48,10 @@ def client():
     @app.post("/echo")
     async def echo(body: Body) -> str:
         return body.name
+
+    @app.post("/draw")
+    async def draw(shape: Annotated[Circle | Square, Field(discriminator="form")]) -> str:
+        return shape.form
 
     @app.get("/overloaded")
     async def overloaded() -> None:
@@ -73,6 +99,26 @@ def test_an_unexpected_error_is_a_500_problem_without_its_words(client):
 def test_validation_names_the_field(client):
     assert client.post("/echo", json={"name": 3}).json()["errors"][0]["field"] == "name"
     assert client.post("/echo", content=b"{", headers={"content-type": "application/json"}).json()["errors"][0]["field"] == "body"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"form": "circle", "paint": {"rim": "blue"}}, "paint.rim", "Input should be 'red'"),
+        ({"form": "circle", "inside": [{"name": "a"}, {"name": 3}]}, "inside.1.name", "valid string"),
+        ({"form": "circle", "inside": [{}]}, "inside.0.name", "Field required"),
+        ({"form": "square"}, "side", "Field required"),
+        ({"form": "square", "side": "x"}, "side", "valid integer"),
+        ({"form": "square", "side": 0}, "body", "Assertion failed"),
+        ({"form": "line"}, "form", "must be one of 'circle', 'square'"),
+        ({"form": ["circle"]}, "form", "must be one of"),
+        ({}, "form", "Field required"),
+    ],
+)
+def test_the_field_is_named_as_the_body_has_it_whatever_form_it_went_by(client, body, field, words):
+    fault = client.post("/draw", json=body).json()["errors"][0]
+    assert fault["field"] == field
+    assert words in fault["message"]
 
 
 def test_a_body_over_the_limit_is_413_with_and_without_content_length(client):

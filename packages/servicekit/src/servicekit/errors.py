@@ -6,6 +6,7 @@ here, as are FastAPI's validation errors and anything that nobody expected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ log = structlog.get_logger(__name__)
 TYPE_PREFIX = "urn:parallelsearch:problem:"
 UNREADABLE_BODY = "There was an error parsing the body"
 """What FastAPI says of bytes that are not UTF-8."""
+UNKNOWN_FORM = frozenset({"union_tag_invalid", "union_tag_not_found"})
+"""The field that says which of several forms a body has holds none of them, or is not there."""
+_ENUM = re.compile(r"<[\w.]+: ('[^']*')>")
 UNEXPECTED = "An unexpected error happened. The service's log has the details under this request id."
 TITLES = {401: "Unauthorized", 403: "Forbidden", 404: "Not found", 405: "Method not allowed", 413: "Content too large"}
 
@@ -98,9 +102,26 @@ def invalid_fields(error: RequestValidationError) -> list[dict[str, str]]:
     """`field` as a dotted path and `message`, for each fault."""
     faults = []
     for fault in error.errors():
-        where = [] if fault["type"] == "json_invalid" else [str(part) for part in fault["loc"] if part != "body"]
+        where = [] if fault["type"] == "json_invalid" else _where(fault, error.body)
         faults.append({"field": ".".join(where) or "body", "message": said(fault)})
     return faults or [{"field": "body", "message": "is not valid"}]
+
+
+def _where(fault: Mapping[str, Any], body: Any) -> list[str]:
+    """The way to the field in the body that was sent: of several forms pydantic puts the one's name between that it went by."""
+    parts, is_missing = [part for part in fault["loc"] if part != "body"], fault["type"] == "missing"
+    where: list[str] = []
+    at = body if fault["loc"][0] == "body" else None
+    for number, part in enumerate(parts, start=1):
+        if isinstance(at, dict) and part not in at and not (is_missing and number == len(parts)):
+            continue
+        where.append(str(part))
+        at = at[part] if isinstance(at, dict | list) and _has(at, part) else None
+    return [*where, fault["ctx"]["discriminator"].strip("'")] if fault["type"] in UNKNOWN_FORM else where
+
+
+def _has(at: dict[Any, Any] | list[Any], part: Any) -> bool:
+    return part in at if isinstance(at, dict) else isinstance(part, int) and part < len(at)
 
 
 def said(fault: Mapping[str, Any]) -> str:
@@ -110,7 +131,9 @@ def said(fault: Mapping[str, Any]) -> str:
     """
     if fault["type"] in {"model_attributes_type", "model_type"}:
         return "must be a JSON object" + (", sent as application/json" if tuple(fault["loc"]) == ("body",) else "")
-    message: str = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] in UNKNOWN_FORM:
+        return f"must be one of {known}" if (known := fault["ctx"].get("expected_tags")) else "Field required"
+    message: str = _ENUM.sub(r"\1", fault["msg"].removeprefix("Value error, "))
     return message.replace(" items after validation", " characters") if isinstance(fault.get("input"), str) else message
 
 

@@ -55,7 +55,7 @@ def load(settings: type[S]) -> S:
     except ValidationError as error:
         lines = []
         for fault in error.errors():
-            name = ".".join(str(part) for part in fault["loc"])
+            name = "".join(f".{part}" if isinstance(part, int) else f"__{part}" for part in fault["loc"]).removeprefix("__")
             said = fault["msg"].removeprefix("Value error, ")
             # A fault between several settings has no place; it names them itself.
             lines.append(f"{name if name.isupper() else (prefix + name).upper()}: {said}" if name else said)
