@@ -2,11 +2,15 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from service_stand_ins import free_port
+
+from trainer.store import RECORD, Store
 
 SERVICES = ("gateway", "retriever", "policy", "trainer")
 CLUSTER = {"TRAINER_KUBERNETES__IMAGE": "image", "TRAINER_KUBERNETES__CLAIM": "runs", "TRAINER_KUBERNETES__MOUNT": "/runs"}
@@ -61,9 +65,31 @@ def test_a_volume_that_cannot_be_written_to(service, variable, place, tmp_path):
         ("policy", {"POLICY_CHECKPOINT": "/nowhere/model"}, "/nowhere/model"),
         ("retriever", {"RETRIEVER_INDEX": "/nowhere/index"}, "/nowhere/index"),
         ("trainer", {"TRAINER_MAX_RUNNING": "none"}, "TRAINER_MAX_RUNNING"),
+        ("trainer", {"TRAINER_RAY_ADDRESS": "head:8265"}, "TRAINER_RAY_ADDRESS"),
+        ("trainer", {"TRAINER_KUBERNETES__IMAGE": "image"}, "TRAINER_KUBERNETES__CLAIM"),
         ("trainer", CLUSTER, "TRAINER_KUBERNETES__KUBECONFIG"),
         ("trainer", CLUSTER | {"TRAINER_KUBERNETES__KUBECONFIG": "/nowhere/kubeconfig"}, "/nowhere/kubeconfig"),
     ],
 )
 def test_a_missing_secret_model_or_index_and_a_wrong_setting(service, settings, named, tmp_path):
     assert named in refusal(service, tmp_path, **settings)
+
+
+@pytest.mark.parametrize("damage", ["no database", "torn", "of another version", "a folder"])
+def test_a_record_of_training_runs_that_cannot_be_used(damage, tmp_path):
+    record = tmp_path / "runs" / RECORD
+    Store(record).close()
+    match damage:
+        case "no database":
+            record.write_text("This was a database once. " * 1_000)
+        case "torn":
+            record.write_bytes(record.read_bytes()[:5_000] + b"\xff" * (record.stat().st_size - 5_000))
+        case "of another version":
+            with closing(sqlite3.connect(record)) as connection:
+                connection.execute("ALTER TABLE training_runs DROP COLUMN flags")
+        case "a folder":
+            record.unlink()
+            record.mkdir()
+    said = refusal("trainer", tmp_path)
+    assert "TRAINER_RUNS_DIR" in said
+    assert str(record) in said

@@ -18,11 +18,13 @@ def main() -> None:
     from servicekit.settings import load
     from trainer.app import create_app, default_launchers
     from trainer.settings import TrainerSettings
+    from trainer.store import RECORD, Store
 
     settings = load(TrainerSettings)
     require_port(settings)
     require_writable(settings.runs_dir, "TRAINER_RUNS_DIR")
     try:
+        Store(settings.runs_dir / RECORD).close()
         launchers = default_launchers(settings)
     except ConfigurationError as error:
         raise SystemExit(f"configuration: {error.detail}") from None

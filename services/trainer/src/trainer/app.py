@@ -22,7 +22,7 @@ from trainer.launchers.ray import RayLauncher
 from trainer.progress import Progress
 from trainer.service import TrainingRuns
 from trainer.settings import TrainerSettings
-from trainer.store import Store
+from trainer.store import RECORD, Store
 from trainer.watch import Doctor, watch
 
 DESCRIPTION = "Trains policies by reinforcement learning and cold starts, as local processes, Ray jobs or Kubernetes jobs."
@@ -51,7 +51,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
-        store, jobs = Store(settings.runs_dir / "runs.sqlite"), JobBuilder(settings)
+        store, jobs = Store(settings.runs_dir / RECORD), JobBuilder(settings)
         known = default_launchers(settings) if launchers is None else launchers
         runs = TrainingRuns(store, jobs, known, settings.max_running)
         progress = Progress(jobs)

@@ -11,14 +11,16 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 from sqlalchemy import JSON, String, create_engine, event, select, update
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from parallelsearch.errors import Gone, UpstreamUnavailable
+from parallelsearch.errors import ConfigurationError, Gone, UpstreamUnavailable
 from parallelsearch.schemas.training import SPEC, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
 
 log = structlog.get_logger(__name__)
 
+RECORD = "runs.sqlite"
+"""The file's name in the folder of the runs."""
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.QUEUED: frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED}),
     RunState.RUNNING: frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}),
@@ -108,11 +110,24 @@ class Store:
     """Thread-safe; a change is on disk when the call returns."""
 
     def __init__(self, path: Path) -> None:
+        """Raises ConfigurationError: the file is damaged, held by another process, or of another version."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 10})
         event.listen(self._engine, "connect", lambda connection, _: connection.execute("PRAGMA journal_mode=WAL"))
-        _Base.metadata.create_all(self._engine)
         self._unreadable: set[str] = set()
+        try:
+            self._prepare()
+        except DatabaseError as error:
+            self.close()
+            raise _unusable(path, str(error.orig)) from None
+
+    def _prepare(self) -> None:
+        _Base.metadata.create_all(self._engine)
+        with self._engine.connect() as connection:
+            connection.execute(select(_Row).limit(1))
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            if found != "ok":
+                raise DatabaseError("PRAGMA quick_check", None, ValueError(found))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -139,12 +154,12 @@ class Store:
 
     def get(self, run_id: str) -> Run | None:
         """Raises Gone: it is of another version, whose specifications are not read any more."""
-        with Session(self._engine) as session:
+        with self._reading() as session:
             row = session.get(_Row, run_id)
             return _run(row) if row else None
 
     def with_key(self, idempotency_key: str) -> Run | None:
-        with Session(self._engine) as session:
+        with self._reading() as session:
             row = session.scalars(select(_Row).where(_Row.idempotency_key == idempotency_key)).one_or_none()
             return _run(row) if row else None
 
@@ -153,7 +168,7 @@ class Store:
         query = select(_Row).order_by(_Row.created_at, _Row.id)
         if states:
             query = query.where(_Row.state.in_(states))
-        with Session(self._engine) as session:
+        with self._reading() as session:
             return list(self._readable(session.scalars(query)))
 
     def _readable(self, rows: Iterable[_Row]) -> Iterator[Run]:
@@ -186,15 +201,33 @@ class Store:
         self._changed(update(_Row).where(_Row.id == run.id).values(flags=list(flags)))
 
     @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        """Raises UpstreamUnavailable: the file cannot be read now."""
+        try:
+            with Session(self._engine) as session:
+                yield session
+        except DatabaseError as error:
+            raise UpstreamUnavailable(f"Training runs cannot be read: {error.orig}. See to TRAINER_RUNS_DIR.") from error
+
+    @contextmanager
     def _writing(self) -> Iterator[Session]:
-        """Raises UpstreamUnavailable: a full disk, say, takes no change now."""
+        """Raises UpstreamUnavailable: a full disk, say, takes no change now. IntegrityError: the row is there already."""
         try:
             with Session(self._engine) as session, session.begin():
                 yield session
-        except OperationalError as error:
+        except IntegrityError:
+            raise
+        except DatabaseError as error:
             raise UpstreamUnavailable(f"Training runs cannot be recorded: {error.orig}. See to TRAINER_RUNS_DIR.") from error
 
     def _changed(self, statement: object) -> bool:
         with self._writing() as session:
             result = session.execute(statement)  # type: ignore[call-overload]
             return bool(result.rowcount)
+
+
+def _unusable(path: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"TRAINER_RUNS_DIR: {path}, the record of all runs, cannot be used: {' '.join(reason.split()).rstrip('.')}. "
+        "End what else has it open, or put a copy of it back; without the file the trainer begins anew and knows no run of before."
+    )

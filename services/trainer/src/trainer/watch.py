@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from parallelsearch.errors import ParallelSearchError
 from parallelsearch.schemas.training import ReinforcementSpec, RunState
 from trainer import metrics
 from trainer.health import diagnose
@@ -58,6 +59,8 @@ async def watch(runs: TrainingRuns, doctor: Doctor, every_s: float) -> None:
         try:
             await asyncio.to_thread(runs.advance)
             await asyncio.to_thread(doctor.visit)
+        except ParallelSearchError as error:
+            log.warning("watch_round_failed", detail=error.detail)
         except Exception:  # the watch must outlive any single fault
             log.exception("watch_round_failed")
         await asyncio.sleep(every_s)
