@@ -21,6 +21,11 @@ def trainer(request):
         return httpx2.Response(404, json={"detail": "There is no training run nobody."})
     if path.endswith("/dry-run"):
         return httpx2.Response(200, json={"command": ["a"], "environment": {}, "shell": "a"})
+    if path.endswith("/metrics"):
+        steps = [{"step": step, "values": {"reward": 0.5}} for step in (1, 2) if step > int(request.url.params["since"])]
+        return httpx2.Response(200, json={"steps": steps})
+    if path.endswith("/checkpoints"):
+        return httpx2.Response(200, json={"checkpoints": [{"step": 5, "path": "/p", "bytes": 7, "created_at": "2026-11-28"}]})
     if path.endswith("/promote"):
         return httpx2.Response(200, json={"step": 5, "path": "/p", "version": "2"})
     if request.method == "POST":
@@ -43,6 +48,8 @@ def test_runs_are_submitted_listed_shown_and_cancelled(client):
     assert client.show("run-1").spec.name == "small"
     assert client.cancel("run-1").id == "run-1"
     assert client.promote("run-1", 5).version == "2"
+    assert [step.step for step in client.metrics("run-1", since=1).steps] == [2]
+    assert [checkpoint.step for checkpoint in client.checkpoints("run-1").checkpoints] == [5]
     assert "".join(client.logs("run-1", follow=True)) == "follow=true\n"
 
 
@@ -58,3 +65,32 @@ def test_what_the_trainer_refuses_is_told_in_its_words(client):
 def test_a_trainer_that_is_not_there_is_told():
     with pytest.raises(UpstreamUnavailable, match="cannot be reached"):
         TrainerClient("http://127.0.0.1:18498").list()
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "run-1/logs", "a b", "a?b", "a\nb", "é", "%2e"])
+def test_what_is_no_id_of_a_run_is_said_and_not_asked_for(client, run_id):
+    for ask in (client.show, client.cancel, client.metrics, client.checkpoints, lambda run_id: [*client.logs(run_id, follow=False)]):
+        with pytest.raises(InvalidInput, match="no id of a run"):
+            ask(run_id)
+
+
+@pytest.mark.parametrize("key", ["", " ", "é", "a\nb", "a "])
+def test_a_key_or_token_that_cannot_be_sent_is_said(client, key):
+    with pytest.raises(InvalidInput, match="key"):
+        client.submit(SPEC, key)
+    if key:
+        with pytest.raises(InvalidInput, match="ADMIN_TOKEN"):
+            TrainerClient("http://trainer", token=key)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://a\nb", "http://host:port"])
+def test_what_is_no_address_is_said(url):
+    with pytest.raises(InvalidInput, match="no address"):
+        TrainerClient(url)
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"runs": [{}]}', b'{"status": "ok"}'])
+def test_an_answer_that_is_no_trainers_is_said(answer):
+    other = httpx2.MockTransport(lambda request: httpx2.Response(200, content=answer))
+    with pytest.raises(UpstreamUnavailable, match="http://other/v1/ is no trainer"):
+        TrainerClient("http://other", transport=other).list()

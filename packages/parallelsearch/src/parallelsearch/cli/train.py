@@ -1,4 +1,4 @@
-"""`train`: submits training runs, watches and cancels them, promotes what they learnt."""
+"""`train`: submits training runs, watches and cancels them, shows and promotes what they learnt."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RUN = typer.Argument(help="The run's id, as `train list` shows it.")
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Training runs: submit, list, show, logs, cancel, promote.")
-    for command in (submit, show, logs, cancel, promote):
+    group = typer.Typer(no_args_is_help=True, help="Training runs: submit, list, show, logs, metrics, checkpoints, cancel, promote.")
+    for command in (submit, show, logs, metrics, checkpoints, cancel, promote):
         group.command()(command)
     group.command("list")(list_runs)
     app.add_typer(group, name="train")
@@ -62,6 +62,22 @@ def logs(
     for part in _client(url).logs(run_id, follow=follow):
         sys.stdout.write(part)
         sys.stdout.flush()
+
+
+def metrics(
+    run_id: str = RUN,
+    since: int = typer.Option(0, "--since", min=0, help="Only steps after this one."),
+    url: str | None = URL,
+) -> None:
+    """One JSON a line: the metrics of each step."""
+    for step in _client(url).metrics(run_id, since).steps:
+        typer.echo(step.model_dump_json())
+
+
+def checkpoints(run_id: str = RUN, url: str | None = URL) -> None:
+    """One line for each checkpoint: its step, when it was written, its size and where it lies."""
+    for found in _client(url).checkpoints(run_id).checkpoints:
+        typer.echo(f"{found.step:>6}  {found.created_at[:19]}  {found.bytes / 1e6:>10,.1f} MB  {found.path}")
 
 
 def cancel(run_id: str = RUN, url: str | None = URL) -> None:

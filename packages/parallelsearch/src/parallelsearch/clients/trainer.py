@@ -2,66 +2,97 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
+from pydantic import BaseModel, ValidationError
 
 from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check
-from parallelsearch.errors import UpstreamUnavailable
-from parallelsearch.schemas.training import DryRun, Promotion, TrainingRun, TrainingRunList
+from parallelsearch.errors import InvalidInput, UpstreamUnavailable
+from parallelsearch.schemas.training import CheckpointList, DryRun, Promotion, TrainingMetrics, TrainingRun, TrainingRunList
 
+M = TypeVar("M", bound=BaseModel)
 NAME = "trainer"
 TIMEOUT_S = 30.0
+CHANGE_TIMEOUT_S = 120.0
+"""Judging data files and importing a reward, or ending processes that do not want to end, may take a trainer over half a minute."""
 PROMOTE_TIMEOUT_S = 330.0
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+"""What may stand in a header."""
 
 
 class TrainerClient:
     """Synchronous; `token` is the admin's, which only writing needs."""
 
     def __init__(self, base_url: str, *, token: str = "", transport: httpx2.BaseTransport | None = None) -> None:
+        """Raises InvalidInput: the address is none, or the token cannot be sent."""
+        if token and not _SENDABLE.fullmatch(token):
+            raise InvalidInput("ADMIN_TOKEN: only printable ASCII characters can be sent; set another token, here and at the trainer.")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         url = base_url.rstrip("/") + "/v1/"
-        self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False)
+        try:
+            self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False)
+        except httpx2.InvalidURL as error:
+            raise InvalidInput(f"{base_url!r} is no address of a trainer, http://host:port: {error}.") from None
 
     def submit(self, spec: dict[str, Any], key: str | None = None) -> TrainingRun:
-        headers = {"idempotency-key": key} if key else {}
-        return TrainingRun.model_validate_json(self._ask("POST", "training-runs", json=spec, headers=headers).content)
+        if key is not None and not _SENDABLE.fullmatch(key):
+            raise InvalidInput("The key must be printable ASCII characters, at least one.")
+        headers = {} if key is None else {"idempotency-key": key}
+        return self._ask(TrainingRun, "POST", "training-runs", json=spec, headers=headers, timeout=CHANGE_TIMEOUT_S)
 
     def dry_run(self, spec: dict[str, Any]) -> DryRun:
-        return DryRun.model_validate_json(self._ask("POST", "training-runs/dry-run", json=spec).content)
+        return self._ask(DryRun, "POST", "training-runs/dry-run", json=spec, timeout=CHANGE_TIMEOUT_S)
 
     def list(self) -> TrainingRunList:
-        return TrainingRunList.model_validate_json(self._ask("GET", "training-runs").content)
+        return self._ask(TrainingRunList, "GET", "training-runs")
 
     def show(self, run_id: str) -> TrainingRun:
-        return TrainingRun.model_validate_json(self._ask("GET", f"training-runs/{run_id}").content)
+        return self._ask(TrainingRun, "GET", _path(run_id))
+
+    def metrics(self, run_id: str, since: int = 0) -> TrainingMetrics:
+        return self._ask(TrainingMetrics, "GET", f"{_path(run_id)}/metrics", params={"since": since})
+
+    def checkpoints(self, run_id: str) -> CheckpointList:
+        return self._ask(CheckpointList, "GET", f"{_path(run_id)}/checkpoints")
 
     def cancel(self, run_id: str) -> TrainingRun:
-        return TrainingRun.model_validate_json(self._ask("DELETE", f"training-runs/{run_id}").content)
+        return self._ask(TrainingRun, "DELETE", _path(run_id), timeout=CHANGE_TIMEOUT_S)
 
     def promote(self, run_id: str, step: int) -> Promotion:
-        path = f"training-runs/{run_id}/checkpoints/{step}/promote"
-        return Promotion.model_validate_json(self._ask("POST", path, timeout=PROMOTE_TIMEOUT_S).content)
+        return self._ask(Promotion, "POST", f"{_path(run_id)}/checkpoints/{step}/promote", timeout=PROMOTE_TIMEOUT_S)
 
     def logs(self, run_id: str, *, follow: bool) -> Iterator[str]:
         """The run's output in pieces; with `follow`, until the run has ended."""
         endless = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
         try:
-            with self._http.stream("GET", f"training-runs/{run_id}/logs", params={"follow": follow}, timeout=endless) as answer:
+            with self._http.stream("GET", f"{_path(run_id)}/logs", params={"follow": follow}, timeout=endless) as answer:
                 if not answer.is_success:
                     answer.read()
                 yield from check(answer, NAME).iter_text()
         except httpx2.HTTPError as error:
             raise _unreachable(error) from error
 
-    def _ask(self, method: str, path: str, **arguments: Any) -> httpx2.Response:
+    def _ask(self, kind: type[M], method: str, path: str, **arguments: Any) -> M:
         try:
-            return check(self._http.request(method, path, **arguments), NAME)
+            answer = check(self._http.request(method, path, **arguments), NAME)
         except httpx2.HTTPError as error:
             raise _unreachable(error) from error
+        try:
+            return kind.model_validate_json(answer.content)
+        except ValidationError:
+            raise UpstreamUnavailable(f"What answers at {self._http.base_url} is no trainer, or one of another version.") from None
+
+
+def _path(run_id: str) -> str:
+    if not _RUN_ID.fullmatch(run_id):
+        raise InvalidInput(f"{run_id!r} is no id of a run; `parallelsearch train list` shows them.")
+    return f"training-runs/{run_id}"
 
 
 def _unreachable(error: httpx2.HTTPError) -> UpstreamUnavailable:
-    return UpstreamUnavailable(f"The trainer cannot be reached: {error or type(error).__name__}.")
+    return UpstreamUnavailable(f"The trainer cannot be reached: {str(error).rstrip('.') or type(error).__name__}.")
