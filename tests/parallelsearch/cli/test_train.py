@@ -69,7 +69,13 @@ def test_a_trainer_that_is_not_there_is_told():
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "run-1/logs", "a b", "a?b", "a\nb", "é", "%2e"])
 def test_what_is_no_id_of_a_run_is_said_and_not_asked_for(client, run_id):
-    for ask in (client.show, client.cancel, client.metrics, client.checkpoints, lambda run_id: [*client.logs(run_id, follow=False)]):
+    for ask in (
+        client.show,
+        client.cancel,
+        client.metrics,
+        client.checkpoints,
+        lambda run_id: list(client.logs(run_id, follow=True)),
+    ):
         with pytest.raises(InvalidInput, match="no id of a run"):
             ask(run_id)
 

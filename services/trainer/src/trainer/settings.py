@@ -38,6 +38,6 @@ class TrainerSettings(ServiceSettings):
     runs_per_gpu: int = Field(default=1, ge=1, description="Local runs that may share a GPU; small models leave room.")
     poll_s: float = Field(default=2.0, gt=0)
     cancel_grace_s: float = Field(default=10.0, gt=0)
-    ray_address: HttpAddress | None = Field(default=None, description="The head's dashboard, http://head:8265; none: no ray launcher.")
+    ray_address: HttpAddress | None = Field(default=None, description="The head's dashboard, http://head:8265; none: no ray.")
     kubernetes: KubernetesSettings | None = Field(default=None, description="None: no kubernetes launcher.")
     promote_timeout_s: float = Field(default=300.0, gt=0)

@@ -20,7 +20,7 @@ RUN = typer.Argument(help="The run's id, as `train list` shows it.")
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Training runs: submit, list, show, logs, metrics, checkpoints, cancel, promote.")
+    group = typer.Typer(no_args_is_help=True, help="Training runs: what they are to do, how they get on, what they learnt.")
     for command in (submit, show, logs, metrics, checkpoints, cancel, promote):
         group.command()(command)
     group.command("list")(list_runs)

@@ -30,7 +30,7 @@ class TrainerClient:
     def __init__(self, base_url: str, *, token: str = "", transport: httpx2.BaseTransport | None = None) -> None:
         """Raises InvalidInput: the address is none, or the token cannot be sent."""
         if token and not _SENDABLE.fullmatch(token):
-            raise InvalidInput("ADMIN_TOKEN: only printable ASCII characters can be sent; set another token, here and at the trainer.")
+            raise InvalidInput("ADMIN_TOKEN: only printable ASCII characters can be sent; set another, here and at the trainer.")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         url = base_url.rstrip("/") + "/v1/"
