@@ -18,7 +18,9 @@ COLD_ROW = {"prompt": "q", "segments": [{"author": "policy", "text": "<answer> a
 
 
 def prompt_row(split):
-    label = Label(id="1", question="q", kind=Kind.PARALLEL, golden_answers=["a"], split=split)
+    label = Label(
+        id="1", question="q" if split == "train" else "asked to measure", kind=Kind.PARALLEL, golden_answers=["a"], split=split
+    )
     return PromptRow(prompt="q", label=label.model_dump_json()).model_dump_json() + "\n"
 
 

@@ -74,6 +74,13 @@ def lay_out_files_with_faults(folder):
     (data / "mixed.jsonl").write_text(prompt_row("train") + prompt_row("eval"))
     (data / "torn-cold.jsonl").write_text(json.dumps(COLD_ROW) + "\n" + json.dumps(COLD_ROW | {"segments": []}) + "\n")
     (data / "blank.jsonl").write_text("\n \n")
+    (data / "cut.jsonl").write_text(prompt_row("train") * 2 + prompt_row("train")[:50] + "\n" + prompt_row("train"))
+    (data / "latin.jsonl").write_bytes(prompt_row("train").encode() + "é\n".encode("latin-1"))
+    (data / "no-answer.jsonl").write_text(json.dumps(row | {"label": row["label"].replace('"a"', '" "')}) + "\n")
+    (data / "measured.jsonl").write_text(prompt_row("eval") + prompt_row("eval").replace("asked to measure", "The Q!"))
+    (data / "nothing-learnt.jsonl").write_text(json.dumps(COLD_ROW | {"segments": [{"author": "environment", "text": "x"}]}))
+    (folder / "models" / "torn").mkdir()
+    (folder / "models" / "torn" / "config.json").write_text('{"torn"')
     earlier = folder / "runs" / "of-another-version"
     (earlier / "checkpoints" / "_actor").mkdir(parents=True)
     (earlier / "spec.json").write_text('{"kind": "reinforcement", "of": "old"}')
@@ -130,6 +137,19 @@ def lay_out_files_with_faults(folder):
         ({"kind": "supervised", "data": "torn-cold.jsonl"}, "data: torn-cold.jsonl:2 is no row for such a run (segments"),
         ({"data": "blank.jsonl"}, "data: blank.jsonl has no rows"),
         ({"checkpoints": {"resume_from": "of-another-version"}}, "checkpoints.resume_from"),
+        ({"data": "cut.jsonl"}, "data: cut.jsonl:3 is no row for such a run (the line: Invalid JSON"),
+        ({"data": "latin.jsonl"}, "data: latin.jsonl:2 is no row for such a run (the line: Invalid JSON"),
+        ({"data": "no-answer.jsonl"}, "data: no-answer.jsonl:1 is no row for such a run (label"),
+        ({"evaluation": {"data": "measured.jsonl"}}, "data: train.jsonl:1 asks a question that evaluation.data asks too"),
+        ({"kind": "supervised", "data": "nothing-learnt.jsonl"}, "nothing to learn"),
+        ({"kind": "supervised", "data": "cold.jsonl"}, "batch: 1 x 1 rows of cold.jsonl are fewer than a batch of 64"),
+        ({"model": "torn"}, "model: the config.json of torn"),
+        ({"model": "small\nmodel"}, "model: must be on one line"),
+        ({"retriever_url": "http://[:80"}, "retriever_url: is no address"),
+        ({"retriever_url": "http://host:99999"}, "retriever_url: is no address"),
+        ({"reward": {"weights": {"decomposition": 1e300}}}, '"reward.weights.decomposition"'),
+        ({"evaluation": {"samples": 10**9}}, '"evaluation.samples"'),
+        ({"kind": None}, '"kind"'),
     ],
 )
 def test_a_bad_specification_is_refused_before_anything_starts(start_trainer, platform, changes, named):
@@ -238,3 +258,41 @@ def test_questions_that_are_asked_in_another_way_than_the_run_serves_are_refused
     assert answer.status_code == (422 if refused else 200)
     if refused:
         assert "data: train.jsonl:2 asks in another mode or layout" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, ""),
+        ({"steps": 200, "learning_rate": 1e-7, "name": "other"}, ""),
+        ({"model": "other"}, "has model small, this one other"),
+        ({"algorithm": "ppo"}, "has algorithm grpo, this one ppo"),
+        ({"prompts_per_step": 32}, "has prompts_per_step 16, this one 32"),
+        ({"kind": "supervised", "data": "cold.jsonl", "batch": 1, "micro_batch": 1}, "has kind reinforcement, this one supervised"),
+    ],
+)
+def test_a_run_goes_on_only_with_checkpoints_that_fit_it(start_trainer, platform, changes, named):
+    (platform.folder / "models" / "other").mkdir()
+    (platform.folder / "models" / "other" / "config.json").write_text("{}")
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    (platform.folder / "runs" / run_id / "checkpoints" / "_actor").mkdir(parents=True)
+    answer = trainer.post(f"{RUNS}/dry-run", json=platform.spec(checkpoints={"resume_from": run_id}, **changes))
+
+    assert answer.status_code == (422 if named else 200), answer.text
+    assert named in answer.text
+
+
+def test_a_data_file_that_was_emptied_meanwhile_fails_the_run_and_holds_up_no_other(start_trainer, platform):
+    platform.does("sleep 60")
+    trainer = start_trainer()
+    first, second = (trainer.submit(platform.spec(name=name)).json()["id"] for name in ("one", "two"))
+    trainer.wait(first, "running")
+    (platform.folder / "data" / "train.jsonl").write_text("\n")
+    trainer.delete(f"{RUNS}/{first}")
+
+    assert trainer.wait(second, "failed")["detail"] == "data: train.jsonl has no rows any more."
+    (platform.folder / "data" / "train.jsonl").write_text(prompt_row("train"))
+    platform.does("exit 0")
+    trainer.wait(trainer.submit(platform.spec()).json()["id"], "succeeded")

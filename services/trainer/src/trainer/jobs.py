@@ -25,6 +25,8 @@ PACKAGE = Path(__file__).resolve().parent
 SPEC_FILE = "spec.json"
 ROLLOUTS = "rollouts"
 PROMPTS = "prompts.jsonl"
+KEPT_BY_RESUMED = ("kind", "model", "algorithm", "lora", "prompts_per_step", "samples_per_prompt", "batch")
+"""What checkpoints hold, or their steps are counted in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,18 @@ class JobBuilder:
         Raises:
             InvalidInput: a row is of another kind, of another split, or asks in another mode; names the field and the line.
         """
+        data = self._data(spec.data, "data")
         if isinstance(spec, SupervisedSpec):
-            judge_cold_start(self._data(spec.data, "data"), "data")
+            rows = judge_cold_start(data, "data")
+            if rows is not None and rows * spec.epochs < spec.batch:
+                raise InvalidInput(
+                    f"batch: {spec.epochs} x {rows} rows of {data.name} are fewer than a batch of {spec.batch}, "
+                    "so that not one step would be made; take a smaller batch or more rows."
+                )
             return
-        judge_prompts(self._data(spec.data, "data"), "data", "train", spec.rollout)
-        if spec.evaluation.data is not None:
-            judge_prompts(self._data(spec.evaluation.data, "evaluation.data"), "evaluation.data", "eval", spec.rollout)
+        place, field = spec.evaluation.data, "evaluation.data"
+        measured = judge_prompts(self._data(place, field), field, "eval", spec.rollout) if place is not None else frozenset()
+        judge_prompts(data, "data", "train", spec.rollout, measured=measured)
 
     def check_reward(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Imports a reward of the user's own as the run would. Elsewhere than here, its code lies where the run will be.
@@ -83,12 +91,28 @@ class JobBuilder:
         if isinstance(spec, ReinforcementSpec) and spec.reward.function is not None and spec.launcher is LauncherName.LOCAL:
             check_function(spec.reward.function, "reward.function", self._python(spec), job.environment)
 
+    def check_resumed(self, spec: ReinforcementSpec | SupervisedSpec) -> None:
+        """Raises InvalidInput: the run whose checkpoints are to be gone on with is one that they do not fit; names the field."""
+        run_id = spec.checkpoints.resume_from
+        if run_id is None or not (path := self.folder(run_id) / SPEC_FILE).is_file():
+            return
+        earlier = _earlier(path, run_id)
+        for name in KEPT_BY_RESUMED:
+            was, is_now = getattr(earlier, name, None), getattr(spec, name, None)
+            if was != is_now:
+                raise InvalidInput(
+                    f"checkpoints.resume_from: run {run_id} has {name} {_said(was)}, this one {_said(is_now)}; "
+                    "a run that goes on with another keeps it."
+                )
+
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Writes what the run's processes read."""
         (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         (job.folder / SPEC_FILE).write_text(spec.model_dump_json(indent=2))
         if isinstance(spec, ReinforcementSpec):
             rows = [row for row in self._data(spec.data, "data").read_bytes().splitlines() if row.strip()]
+            if not rows:
+                raise InvalidInput(f"data: {spec.data} has no rows any more.")
             dealt = deal(rows, spec.steps * spec.prompts_per_step, spec.seed)
             # Whole or not at all: a run whose start was not recorded may be reading it already.
             part = job.folder / f"{PROMPTS}.part"
@@ -117,7 +141,7 @@ class JobBuilder:
             return None
         folder = self.folder(spec.resume_from)
         if (folder / SPEC_FILE).is_file():
-            earlier = _earlier(folder / SPEC_FILE, spec.resume_from)
+            earlier = _earlier(folder / SPEC_FILE, spec.resume_from).checkpoints
             if earlier.resume_from is not None:
                 return self._resumed(earlier)
         checkpoints = folder / "checkpoints"
@@ -156,11 +180,15 @@ class JobBuilder:
         return environment
 
 
-def _earlier(path: Path, run_id: str) -> CheckpointSpec:
+def _earlier(path: Path, run_id: str) -> ReinforcementSpec | SupervisedSpec:
     try:
-        return SPEC.validate_json(path.read_bytes()).checkpoints
+        return SPEC.validate_json(path.read_bytes())
     except ValidationError:
         raise InvalidInput(f"checkpoints.resume_from: run {run_id} was taken by another version of the trainer.") from None
+
+
+def _said(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from parallelsearch.reward.exact_match import normalise
 from parallelsearch.rollout.types import Kind
-from parallelsearch.schemas.base import WireModel
+from parallelsearch.schemas.base import NonBlankText, WireModel
 
 Split = Literal["train", "eval"]
 
@@ -19,9 +20,9 @@ class Label(WireModel):
     """
 
     id: str
-    question: str
+    question: NonBlankText
     kind: Kind
-    golden_answers: list[str] = Field(min_length=1)
+    golden_answers: list[NonBlankText] = Field(min_length=1)
     split: Split = "train"
     draw: int | None = None
 
@@ -31,10 +32,15 @@ class Label(WireModel):
         return self.id, self.draw
 
 
+def question_key(question: str) -> str:
+    """The same for a question in other case, with other articles or punctuation."""
+    return normalise(question)
+
+
 class PromptRow(WireModel):
     """A line of a prompt file: the user message, and the label as a JSON string. `datasource` groups OpenRLHF's evaluation."""
 
-    prompt: str
+    prompt: NonBlankText
     label: str
     datasource: str = "default"
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
+
 from parallelsearch.errors import InvalidInput
 
 
@@ -27,8 +29,14 @@ def resolve(place: str, roots: Sequence[Path], field: str) -> Path:
 
 
 def resolve_model(place: str, roots: Sequence[Path], field: str = "model") -> Path:
-    """A model directory (with `config.json`)."""
+    """A model directory (with `config.json`, a JSON object)."""
     path = resolve(place, roots, field)
     if not (path / "config.json").is_file():
         raise InvalidInput(f"{field}: {place} holds no config.json, so it is no model directory.")
+    try:
+        is_object = isinstance(orjson.loads((path / "config.json").read_bytes()), dict)
+    except (OSError, orjson.JSONDecodeError):
+        is_object = False
+    if not is_object:
+        raise InvalidInput(f"{field}: the config.json of {place} cannot be read as a JSON object; copy the model anew.")
     return path

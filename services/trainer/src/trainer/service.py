@@ -42,6 +42,7 @@ class TrainingRuns:
     def dry_run(self, spec: Spec) -> DryRun:
         """What a submission would start. Paths are checked, resources are not."""
         job = self.jobs.build("dry-run", spec)
+        self.jobs.check_resumed(spec)
         self.jobs.check_data(spec)
         command = list(job.command)
         settings = [f"{name}={shlex.quote(value)}" for name, value in job.environment.items()]
@@ -58,12 +59,13 @@ class TrainingRuns:
         run = Run(f"run-{uuid.uuid4().hex[:12]}", RunState.QUEUED, spec, now(), idempotency_key=idempotency_key)
         job = self.jobs.build(run.id, spec)
         self._launcher(spec.launcher).check(spec.resources)
+        self.jobs.check_resumed(spec)
         self.jobs.check_data(spec)
-        self._check_resumed(run)
+        self._check_writers(run)
         self.jobs.check_reward(job, spec)
         return _same(self.store.add(run), spec)
 
-    def _check_resumed(self, run: Run) -> None:
+    def _check_writers(self, run: Run) -> None:
         """Checkpoints have one writer at a time."""
         if run.spec.checkpoints.resume_from is None:
             return

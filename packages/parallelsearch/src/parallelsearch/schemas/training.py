@@ -5,14 +5,39 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AllowInfNan, Field, StrictBool, StrictInt, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    Field,
+    HttpUrl,
+    StrictBool,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.reward.scoring import Preset
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.base import CleanText, NonBlankText, WireModel
 
-Place = Annotated[NonBlankText, Field(max_length=1_024)]
+
+def _on_one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be on one line, without control characters")
+    return text
+
+
+def _address(text: str) -> str:
+    try:
+        HttpUrl(text)
+    except ValidationError:
+        raise ValueError("is no address of the form http://host:port") from None
+    return text
+
+
+Place = Annotated[NonBlankText, Field(max_length=1_024), AfterValidator(_on_one_line)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Positive = Annotated[StrictInt, Field(ge=1)]
 Finite = Annotated[float, AllowInfNan(False)]
@@ -20,6 +45,9 @@ Fraction = Annotated[Finite, Field(ge=0.0, le=1.0)]
 MAX_PROMPTS = 1_000_000
 MAX_SAMPLES = 1_024
 """Of more equal rewards the mean is not exact where it is learnt from."""
+MAX_TOKENS = 1_048_576
+Weight = Annotated[Finite, Field(ge=0, le=1_000)]
+"""No reward of such weights comes near what OpenRLHF clips."""
 
 
 class Algorithm(StrEnum):
@@ -49,9 +77,9 @@ class RunState(StrEnum):
 class WeightsSpec(WireModel):
     """λd, α, λs and the format weight of the reward."""
 
-    decomposition: Finite = Field(default=0.15, ge=0)
-    alpha: Finite = Field(default=3.0, ge=0)
-    search_count: Finite = Field(default=0.35, ge=0)
+    decomposition: Weight = 0.15
+    alpha: Annotated[Finite, Field(ge=0, le=100)] = 3.0
+    search_count: Weight = 0.35
     format: Fraction = 0.1
 
 
@@ -71,10 +99,10 @@ class RolloutSpec(WireModel):
     top_k: StrictInt = Field(default=3, ge=1, le=20)
     max_turns: StrictInt = Field(default=4, ge=1, le=16)
     max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
-    turn_tokens: StrictInt = Field(default=500, ge=8)
-    context_tokens: StrictInt = Field(default=4_096, ge=256)
-    temperature: Finite = Field(default=1.0, gt=0.0, le=2.0)
-    concurrency: StrictInt = Field(default=64, ge=1, description="Searches in flight at most, per worker.")
+    turn_tokens: StrictInt = Field(default=500, ge=8, le=MAX_TOKENS)
+    context_tokens: StrictInt = Field(default=4_096, ge=256, le=MAX_TOKENS)
+    temperature: Finite = Field(default=1.0, ge=0.01, le=2.0)
+    concurrency: StrictInt = Field(default=64, ge=1, le=10_000, description="Searches in flight at most, per worker.")
 
     @model_validator(mode="after")
     def _a_turn_fits(self) -> RolloutSpec:
@@ -96,7 +124,8 @@ class ResourcesSpec(WireModel):
     vllm_memory: Finite = Field(default=0.5, gt=0, le=1, description="The share of a GPU that vLLM may take.")
     vllm_cache_gib: Finite | None = Field(
         default=None,
-        gt=0,
+        ge=0.01,
+        le=1_024,
         description="GiB of it for keys and values. Without it vLLM measures what is left, which fails where runs share a GPU.",
     )
     sleep: StrictBool = Field(
@@ -115,7 +144,7 @@ def _check_shares(what: str, total: int, micro_batch: int, resources: ResourcesS
 class EvaluationSpec(WireModel):
     data: Place | None = None
     every_steps: Positive = 20
-    samples: Positive = 1
+    samples: StrictInt = Field(default=1, ge=1, le=MAX_SAMPLES)
     temperature: Finite = Field(default=0.0, ge=0.0, le=2.0)
 
 
@@ -165,7 +194,7 @@ class ReinforcementSpec(_RunSpec):
     rollout: RolloutSpec = RolloutSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
     health: HealthSpec = HealthSpec()
-    retriever_url: Annotated[CleanText, Field(pattern=r"^https?://\S+$", max_length=512)] | None = Field(
+    retriever_url: Annotated[CleanText, Field(pattern=r"^https?://\S+$", max_length=512), AfterValidator(_address)] | None = Field(
         default=None, description="As every node reaches it; the trainer's own setting if left out."
     )
 
@@ -190,7 +219,7 @@ class SupervisedSpec(_RunSpec):
     epochs: StrictInt = Field(default=1, ge=1, le=100)
     batch: Positive = 64
     micro_batch: Positive = 8
-    max_tokens: StrictInt = Field(default=3_072, ge=64)
+    max_tokens: StrictInt = Field(default=3_072, ge=64, le=MAX_TOKENS)
     learning_rate: Finite = Field(default=2e-4, gt=0, lt=1)
     lora: LoraSpec | None = None
 

@@ -24,9 +24,10 @@ from parallelsearch.schemas.answers import TrajectoryModel
 from parallelsearch.schemas.base import WireModel
 from parallelsearch.schemas.trajectories import trajectory_from_wire
 from trainer.data.manifest import Manifest, write_lines, write_manifest
-from trainer.data.prompts import measured_on, question_key
+from trainer.data.prompts import measured_on
 from trainer.data.questions import read_json_lines
 from trainer.data.rows import ColdStartRow, SegmentRow
+from trainer.labels import question_key
 
 
 class CompactSearch(WireModel):

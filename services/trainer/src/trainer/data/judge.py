@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.training import RolloutSpec
 from trainer.data.rows import ColdStartRow
-from trainer.labels import PromptRow, Split
+from trainer.labels import PromptRow, Split, question_key
 
 log = structlog.get_logger(__name__)
 
@@ -25,22 +25,32 @@ JUDGE_S = 10.0
 LOOK_EVERY = 1_000
 
 
-def judge_cold_start(path: Path, field: str, limit_s: float = JUDGE_S) -> None:
-    """Raises InvalidInput: as `judge_prompts`."""
-    _judge(path, field, "cold-start", ColdStartRow.model_validate_json, limit_s)
+def judge_cold_start(path: Path, field: str, limit_s: float = JUDGE_S) -> int | None:
+    """How many rows it has; None if that was not counted to the end. Raises InvalidInput: as `judge_prompts`."""
+    return _judge(path, field, "cold-start", ColdStartRow.model_validate_json, limit_s)
 
 
-def judge_prompts(path: Path, field: str, wanted: Split, rollout: RolloutSpec, limit_s: float = JUDGE_S) -> None:
+def judge_prompts(
+    path: Path, field: str, wanted: Split, rollout: RolloutSpec, *, measured: Set[str] = frozenset(), limit_s: float = JUDGE_S
+) -> Set[str]:
     """Reads a prompt file, whose rows must all be of the split, and ask as the run's rollouts answer.
 
-    Raises:
-        InvalidInput: it has no rows, or one of another kind or split; names field, file and line.
+    Gives back the keys of what an `eval` file asks; `measured` are those of the questions that no row may ask.
+    Raises InvalidInput: it has no rows, or one of another kind or split, or that is measured on; names field, file and line.
     """
+    asked: set[str] = set()
 
     def judge(line: bytes) -> None:
         row = PromptRow.model_validate_json(line)
-        split = row.unpacked.split
+        split, question = row.unpacked.split, row.unpacked.question
         _check_prompt(row, rollout)
+        if measured and question_key(question) in measured:
+            raise InvalidInput(
+                "asks a question that evaluation.data asks too; "
+                "`python -m trainer prepare-data prompts --exclude FILE` leaves out what FILE measures."
+            )
+        if wanted == "eval":
+            asked.add(question_key(question))
         if split != wanted:
             raise InvalidInput(
                 f"holds {split} rows, {wanted} rows are needed; "
@@ -48,6 +58,7 @@ def judge_prompts(path: Path, field: str, wanted: Split, rollout: RolloutSpec, l
             )
 
     _judge(path, field, "prompts", judge, limit_s)
+    return asked
 
 
 def _check_prompt(row: PromptRow, rollout: RolloutSpec) -> None:
@@ -64,13 +75,13 @@ def _check_prompt(row: PromptRow, rollout: RolloutSpec) -> None:
         )
 
 
-def _judge(path: Path, field: str, command: str, judge: Callable[[bytes], object], limit_s: float) -> None:
+def _judge(path: Path, field: str, command: str, judge: Callable[[bytes], object], limit_s: float) -> int | None:
     number, rows, until = 0, 0, time.monotonic() + limit_s
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if number % LOOK_EVERY == 0 and time.monotonic() > until:
                 log.warning("data_judged_in_part", file=str(path), field=field, lines=number, limit_s=limit_s)
-                return
+                return None
             if not line.strip():
                 continue
             rows += 1
@@ -81,9 +92,11 @@ def _judge(path: Path, field: str, command: str, judge: Callable[[bytes], object
             except ValidationError as error:
                 fault = error.errors(include_url=False, include_input=False)[0]
                 where = ".".join(map(str, fault["loc"])) or "the line"
+                said = fault["msg"].removeprefix("Value error, ").replace(" at line 1 column ", " at column ")
                 raise InvalidInput(
-                    f"{field}: {path.name}:{number} is no row for such a run ({where}: {fault['msg']}); "
+                    f"{field}: {path.name}:{number} is no row for such a run ({where}: {said}); "
                     f"`python -m trainer prepare-data {command}` makes a file that is."
                 ) from None
     if not rows:
         raise InvalidInput(f"{field}: {path.name} has no rows; `python -m trainer prepare-data {command}` makes a file that has.")
+    return rows

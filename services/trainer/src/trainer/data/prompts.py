@@ -10,11 +10,10 @@ from random import Random
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.protocol.prompt import build_prompt
-from parallelsearch.reward.exact_match import normalise
 from parallelsearch.rollout.types import Kind, Mode
 from trainer.data.manifest import Manifest, write_lines, write_manifest
 from trainer.data.questions import Question, read_questions
-from trainer.labels import Label, PromptRow, Split
+from trainer.labels import Label, PromptRow, Split, question_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +59,6 @@ def measured_on(sources: Iterable[str]) -> frozenset[str]:
     """Keys of the questions of eval rows in question files."""
     rows = (question for source in sources for question in read_questions(source))
     return frozenset(question_key(question.question) for question in rows if question.split == "eval")
-
-
-def question_key(question: str) -> str:
-    return normalise(question)
 
 
 def _kept(

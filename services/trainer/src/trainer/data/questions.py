@@ -28,7 +28,7 @@ class Question(BaseModel):
 
     id: str
     question: NonBlankText
-    golden_answers: list[str] = Field(min_length=1)
+    golden_answers: list[NonBlankText] = Field(min_length=1)
     type: str = ""
     kind: Kind = Kind.UNLABELLED
     dataset: str = ""
