@@ -63,7 +63,7 @@ def test_what_a_run_ended_with_is_the_checkpoint_of_its_last_step(start_trainer,
 def test_what_a_cold_start_ended_with_is_the_checkpoint_of_the_last_step_that_it_says(start_trainer, platform):
     platform.does('echo 7 > "$TRAINER_RUN_FOLDER/last_step"')
     trainer = start_trainer()
-    spec = {"kind": "supervised", "name": "cold", "model": "small", "data": "cold.jsonl"}
+    spec = {"kind": "supervised", "name": "cold", "model": "small", "data": "cold.jsonl", "batch": 1, "micro_batch": 1}
     run_id = trainer.submit(spec).json()["id"]
     trainer.wait(run_id, "succeeded")
     write_checkpoint(platform, run_id, 5)

@@ -10,9 +10,10 @@ from shared_data import shared_data
 from typer.testing import CliRunner
 
 from trainer.data.encoding import encode
-from trainer.data.prompts import measured_on, question_key
+from trainer.data.prompts import measured_on
 from trainer.data.questions import read_json_lines
 from trainer.data.rows import ColdStartRow
+from trainer.labels import question_key
 from trainer.prepare import app
 
 
@@ -76,9 +77,34 @@ def test_served_trajectories_are_taken_if_they_were_answered(tmp_path):
     assert json.loads(result.stdout)["rows"] == 2
 
 
+def served(**changes):
+    turn = {"index": 0, "action": {"type": "answer", "text": "A"}, "text": "<think> x </think> <answer> A </answer>"}
+    return {"id": "1", "question": "Q?", "stop_reason": "answered", "turns": [turn], **changes}
+
+
+def test_served_trajectories_teach_what_the_policy_wrote_itself_and_wrote_well(tmp_path):
+    malformed = {"index": 0, "action": {"type": "malformed"}, "text": "x"}
+    opened = {"index": 0, "action": {"type": "answer", "text": "A", "opened": True}, "text": " A </answer>"}
+    source = write(
+        tmp_path / "t.jsonl",
+        [served(turns=[opened]), served(turns=[malformed, opened]), served(mode="sequential"), served(mode="no_search")],
+    )
+    result = run("cold-start", source, "--out", tmp_path / "sft.jsonl")
+    row = ColdStartRow.model_validate_json((tmp_path / "sft.jsonl").read_text())
+
+    assert json.loads(result.stdout)["left_out"] == {"asked in another mode": 2, "with a malformed turn": 1}
+    assert [(segment.author, segment.text) for segment in row.segments] == [("environment", "<answer>"), ("policy", " A </answer>")]
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
+        (served(turns=[{"index": 0, "action": {"type": "answer", "text": "A"}}]), "t.jsonl:1: turns.0.text is empty"),
+        (served(turns=[{"index": 0, "action": {"type": "odd"}}]), "t.jsonl:1: no trajectory: turns.0.action"),
+        (served(stop_reason="odd"), "t.jsonl:1: no trajectory: stop_reason"),
+        ({**COMPACT, "weight": float("inf")}, "t.jsonl:1"),
+        ({**COMPACT, "weight": 1e18}, "t.jsonl:1: no trajectory: weight"),
+        ({**COMPACT, "question": ""}, "t.jsonl:1: no trajectory: question"),
         ({"question": "Q"}, "t.jsonl:1: no trajectory"),
         (COMPACT, "t.jsonl:1: no corpus has passage c:1"),
         ({**COMPACT, "turns": [{"reasoning": "", "queries": ["a", "b"], "passages": [[]]}]}, "t.jsonl:1: no trajectory"),
@@ -108,7 +134,7 @@ def test_no_eval_question_of_the_shared_sets_reaches_a_cold_start():
     names = [path for path in sorted(shared_data().glob("*.jsonl")) if "rollout" not in path.name]
     measured = measured_on(map(str, names))
     for path in shared_data().glob("sft_*.jsonl.gz"):
-        learnt = {question_key(row["question"]) for row in read_json_lines(path)}
+        learnt = {question_key(row["question"]) for _, row in read_json_lines(path)}
         assert len(learnt) > 4000
         assert not learnt & measured
 

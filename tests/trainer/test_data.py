@@ -70,6 +70,28 @@ def test_eval_rows_of_other_files_are_excluded_and_an_eval_file_can_be_made(tmp_
     assert [row.unpacked.split for row in read_prompts(tmp_path / "eval.jsonl")] == ["eval"]
 
 
+UNMARKED = [{name: value for name, value in row.items() if name != "split"} for row in ROWS]
+
+
+def test_rows_that_name_no_split_are_of_the_one_asked_for_and_are_measured_on_in_an_excluded_file(tmp_path):
+    source, measured = write(tmp_path / "q.jsonl", UNMARKED), write(tmp_path / "dev.jsonl", UNMARKED[:2])
+    assert run("prompts", source, "--split", "eval", "--all", "--out", tmp_path / "eval.jsonl").exit_code == 0
+    assert run("prompts", source, "--exclude", measured, "--out", tmp_path / "train.jsonl").exit_code == 0
+
+    assert {row.unpacked.id for row in read_prompts(tmp_path / "eval.jsonl")} == {"1", "2", "3", "5", "6"}
+    assert {row.unpacked.id for row in read_prompts(tmp_path / "train.jsonl")} == {"3", "6"}
+
+
+@pytest.mark.parametrize("split", ["eval", "dev", "test"])
+def test_rows_of_no_training_split_are_not_learnt_wherever_they_stand(tmp_path, split):
+    measured = write(tmp_path / "e.jsonl", [{**ROWS[0], "split": split}, {**ROWS[1], "split": "train"}])
+    run("prompts", write(tmp_path / "q.jsonl", ROWS), "--exclude", measured, "--out", tmp_path / "train.jsonl")
+    run("prompts", measured, write(tmp_path / "more.jsonl", ROWS), "--out", tmp_path / "merged.jsonl")
+
+    for name in ("train", "merged"):
+        assert {row.unpacked.id for row in read_prompts(tmp_path / f"{name}.jsonl")} == {"2", "6"}
+
+
 def test_kinds_types_and_a_limit_cut_the_rows_and_the_seed_orders_them(tmp_path):
     source = write(tmp_path / "q.jsonl", [{**ROWS[0], "id": str(n), "question": f"Q{n}?"} for n in range(50)] + ROWS)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -91,7 +113,15 @@ def test_parquet_and_flashrags_shape_are_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [('{"id": "1"\n', "q.jsonl:1"), (json.dumps({"id": "1", "question": " ", "golden_answers": ["x"]}), "q.jsonl:1: question")],
+    [
+        ('{"id": "1"\n', "q.jsonl:1"),
+        (json.dumps({"id": "1", "question": " ", "golden_answers": ["x"]}), "q.jsonl:1: question"),
+        ("\n \n" + json.dumps({"id": "1", "question": "Q", "golden_answers": [" "]}), "q.jsonl:3: golden_answers.0"),
+        (json.dumps({**ROWS[0], "type": 5}), "q.jsonl:1: type"),
+        (json.dumps({**ROWS[0], "type": ["comparison"]}), "q.jsonl:1: type"),
+        (json.dumps({**ROWS[0], "kind": "odd"}), "q.jsonl:1: kind"),
+        (json.dumps({**ROWS[0], "id": 1}), "q.jsonl:1: id"),
+    ],
 )
 def test_a_broken_question_file_is_named_with_its_line(tmp_path, content, words):
     (tmp_path / "q.jsonl").write_text(content)
@@ -112,6 +142,7 @@ NOT_READ = {
     "plain.jsonl.gz": b"no gzip",
     "cut.jsonl.gz": gzip.compress(json.dumps(ROWS[0]).encode() * 100)[:-20],
     "none.parquet": b"no parquet",
+    "latin.parquet": "latin",
     "latin.jsonl": "é".encode("latin-1"),
     "numbers.jsonl": b"1\n",
 }
@@ -123,6 +154,9 @@ def test_a_file_that_cannot_be_read_is_named_in_a_sentence(tmp_path, role, name)
     match NOT_READ[name]:
         case bytes(content):
             (tmp_path / name).write_bytes(content)
+        case "latin":
+            texts = pyarrow.array(["é".encode("latin-1")]).view(pyarrow.utf8())
+            pyarrow.parquet.write_table(pyarrow.table({"question": texts}), tmp_path / name)
         case "folder":
             (tmp_path / name).mkdir()
     good, trajectories = write(tmp_path / "q.jsonl", ROWS), write(tmp_path / "t.jsonl", [TRAJECTORY])
@@ -149,6 +183,34 @@ def test_what_the_hub_does_not_have_is_told_in_a_sentence(tmp_path, source, monk
     assert result.output.startswith(f"prepare-data: {source}")
 
 
+def test_no_file_that_is_read_is_written_over(tmp_path):
+    source = write(tmp_path / "q.jsonl", ROWS)
+    (tmp_path / "link.jsonl").symlink_to(source)
+    before = source.read_bytes()
+    for arguments in (
+        ("prompts", source),
+        ("prompts", write(tmp_path / "o.jsonl", ROWS), "--exclude", source),
+        ("cold-start", source),
+    ):
+        result = run(*arguments, "--out", tmp_path / "link.jsonl")
+        assert (result.exit_code, source.read_bytes()) == (1, before)
+        assert "one of the files that are read" in result.output
+
+
+def test_a_manifest_never_describes_another_file(tmp_path):
+    source, out, manifest = write(tmp_path / "q.jsonl", ROWS), tmp_path / "train.jsonl", tmp_path / "train.manifest.json"
+    run("prompts", source, "--limit", 1, "--kind", "parallel", "--out", out)
+    said = json.loads(manifest.read_text())
+    assert (said["settings"]["limit"], said["settings"]["kinds"]) == ("1", "parallel")
+    before = out.read_bytes()
+    manifest.unlink()
+    manifest.mkdir()
+    result = run("prompts", source, "--out", out)
+
+    assert (result.exit_code, out.read_bytes()) == (1, before)
+    assert result.output.startswith("prepare-data: --out: ")
+
+
 @pytest.mark.parametrize("out", ["taken.jsonl", "q.jsonl/x.jsonl", "out.txt"])
 def test_a_target_that_cannot_be_written_is_named(tmp_path, out):
     (tmp_path / "taken.jsonl").mkdir()
@@ -162,7 +224,7 @@ def test_nothing_is_written_when_no_row_is_left(tmp_path):
     result = run("prompts", write(tmp_path / "q.jsonl", ROWS), "--type", "none", "--out", tmp_path / "out.jsonl")
 
     assert result.exit_code == 1
-    assert "No row is left" in result.output
+    assert "No row is left to write: 3 of another kind or type" in result.output
     assert not list(tmp_path.glob("out*"))
 
 

@@ -12,22 +12,25 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.protocol import observations
 from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.protocol.tags import ANSWER, SEARCH, SEPARATOR, THINK
+from parallelsearch.rollout.environment import OPENING
 from parallelsearch.rollout.settings import ObservationSettings
-from parallelsearch.rollout.types import Mode, Passage, Search, StopReason, SubQueryResult
+from parallelsearch.rollout.types import Answer, Mode, Passage, Search, StopReason, SubQueryResult
 from parallelsearch.schemas.answers import TrajectoryModel
-from parallelsearch.schemas.base import WireModel
+from parallelsearch.schemas.base import NonBlankText, WireModel
 from parallelsearch.schemas.trajectories import trajectory_from_wire
-from trainer.data.manifest import Manifest, write_lines, write_manifest
+from trainer.data.manifest import Manifest, keep_sources, nothing_left, write_lines, write_manifest
 from trainer.data.prompts import measured_on
 from trainer.data.questions import read_json_lines
 from trainer.data.rows import ColdStartRow, SegmentRow
 from trainer.labels import question_key
+
+MAX_WEIGHT = 1_000
 
 
 class CompactSearch(WireModel):
@@ -52,14 +55,13 @@ class CompactTrajectory(WireModel):
 
     kind: str = ""
     origin: str = ""
-    question: str
+    question: NonBlankText
     golden_answers: list[str] = []
-    weight: Annotated[float, Field(ge=0)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=MAX_WEIGHT)] = 1.0
     turns: list[CompactSearch | CompactAnswer] = Field(min_length=1)
 
 
 Corpora = Mapping[str, Mapping[str, Passage]]
-_TRAJECTORY: TypeAdapter[CompactTrajectory | TrajectoryModel] = TypeAdapter(CompactTrajectory | TrajectoryModel)
 
 
 def prepare_cold_start(
@@ -76,6 +78,7 @@ def prepare_cold_start(
     Raises:
         InvalidInput: a line is no trajectory of either form, or refers to a passage that no corpus has; names file and line.
     """
+    keep_sources(target, [*sources, *excluded, *corpora.values()])
     passages, held_out = {name: read_corpus(path) for name, path in corpora.items()}, measured_on(excluded)
     random, counts, left_out = Random(seed), Counter[str](), Counter[str]()
     rows: list[ColdStartRow] = []
@@ -84,21 +87,24 @@ def prepare_cold_start(
             if question_key(trajectory.question) in held_out:
                 left_out["measured on"] += 1
                 continue
-            row, times = _render(trajectory, passages, mode, place), _times(trajectory, random)
-            left_out["not answered"] += row is None
-            if row is not None:
-                counts[_group(trajectory)] += times
-                rows += [row] * times
+            times = _times(trajectory, random)
+            if reason := _reason_to_leave_out(trajectory, mode):
+                left_out[reason] += 1
+                continue
+            counts[_group(trajectory)] += times
+            rows += [_render(trajectory, passages, mode, place)] * times
+    if not rows:
+        raise nothing_left(left_out)
     random.shuffle(rows)
     count = write_lines(target, (row.model_dump_json().encode() for row in rows))
-    named, settings = [*sources, *excluded, *corpora.values()], {"mode": str(mode), "seed": str(seed)}
-    return write_manifest(target, count, counts, +left_out, named, settings)
+    named, settings = [*sources, *corpora.values()], {"mode": str(mode), "seed": str(seed)}
+    return write_manifest(target, count, counts, +left_out, named, settings, excluded)
 
 
 def read_corpus(path: str) -> dict[str, Passage]:
     """Passages by id, from lines `{"id", "contents"}` whose contents are `"Title"`, a newline and the text."""
     found = {}
-    for number, row in enumerate(read_json_lines(Path(path)), start=1):
+    for number, row in read_json_lines(Path(path)):
         if not isinstance(row, dict) or "id" not in row or not isinstance(row.get("contents"), str):
             raise InvalidInput(f"{path}:{number}: no passage: a line of a corpus has `id` and `contents`.")
         title, _, text = row["contents"].partition("\n")
@@ -107,11 +113,14 @@ def read_corpus(path: str) -> dict[str, Passage]:
 
 
 def _read(source: str) -> Iterator[tuple[str, CompactTrajectory | TrajectoryModel]]:
-    for number, row in enumerate(read_json_lines(Path(source)), start=1):
+    for number, row in read_json_lines(Path(source)):
+        form = TrajectoryModel if isinstance(row, dict) and "stop_reason" in row else CompactTrajectory
         try:
-            yield f"{source}:{number}", _TRAJECTORY.validate_python(_without_scores(row))
+            yield f"{source}:{number}", form.model_validate(_without_scores(row))
         except ValidationError as error:
-            raise InvalidInput(f"{source}:{number}: no trajectory: {error.errors(include_url=False)[0]['msg']}") from None
+            fault = error.errors(include_url=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            raise InvalidInput(f"{source}:{number}: no trajectory: {f'{where}: ' if where else ''}{fault['msg']}") from None
 
 
 def _without_scores(row: Any) -> Any:
@@ -130,18 +139,30 @@ def _times(trajectory: CompactTrajectory | TrajectoryModel, random: Random) -> i
     return whole + (random.random() < trajectory.weight - whole)
 
 
-def _render(trajectory: CompactTrajectory | TrajectoryModel, corpora: Corpora, mode: Mode, place: str) -> ColdStartRow | None:
+def _reason_to_leave_out(trajectory: CompactTrajectory | TrajectoryModel, mode: Mode) -> str:
+    if isinstance(trajectory, CompactTrajectory):
+        return ""
+    if trajectory.stop_reason is not StopReason.ANSWERED:
+        return "not answered"
+    if trajectory.mode is not mode:
+        return "asked in another mode"
+    return "with a malformed turn" if any(turn.action.type == "malformed" for turn in trajectory.turns) else ""
+
+
+def _render(trajectory: CompactTrajectory | TrajectoryModel, corpora: Corpora, mode: Mode, place: str) -> ColdStartRow:
     if isinstance(trajectory, CompactTrajectory):
         segments = list(_compact_segments(trajectory, corpora, place))
-    elif trajectory.stop_reason is StopReason.ANSWERED:
-        segments = list(_served_segments(trajectory))
     else:
-        return None
+        segments = list(_served_segments(trajectory, place))
     return ColdStartRow(prompt=build_prompt(trajectory.question, mode), segments=segments)
 
 
-def _served_segments(model: TrajectoryModel) -> Iterator[SegmentRow]:
-    for turn in trajectory_from_wire(model).turns:
+def _served_segments(model: TrajectoryModel, place: str) -> Iterator[SegmentRow]:
+    for number, turn in enumerate(trajectory_from_wire(model).turns):
+        if not turn.text.strip():
+            raise InvalidInput(f"{place}: turns.{number}.text is empty: what the policy wrote is what a cold start learns.")
+        if isinstance(turn.action, Answer) and turn.action.opened:
+            yield SegmentRow(author="environment", text=OPENING)
         yield SegmentRow(author="policy", text=turn.text)
         if isinstance(turn.action, Search):
             text = observations.wrap(observations.REPEATED_HINT) if turn.repeated else observation_text(turn.observation)

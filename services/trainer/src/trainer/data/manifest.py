@@ -26,6 +26,7 @@ class Manifest(WireModel):
     counts: dict[str, int]
     left_out: dict[str, int]
     sources: list[SourceFile]
+    excluded: list[SourceFile] = []
     settings: dict[str, str]
 
 
@@ -35,7 +36,7 @@ def sha256(path: Path) -> str:
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> int:
-    """Writes the file whole or not at all; gives back how many lines it has.
+    """Writes the file whole or not at all, and takes the manifest of the one before away; gives back how many lines it has.
 
     Raises:
         InvalidInput: there is no line, or the file cannot be written there.
@@ -47,6 +48,7 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         count = _write(part, lines)
         if count:
+            _manifest(path).unlink(missing_ok=True)
             part.replace(path)
     except OSError as error:
         raise InvalidInput(f"--out: {path} cannot be written: {error.strerror}.") from None
@@ -54,8 +56,24 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> int:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     if not count:
-        raise InvalidInput("No row is left to write: the files hold none of what is asked for.")
+        raise nothing_left(Counter())
     return count
+
+
+def keep_sources(target: Path, sources: Iterable[str]) -> None:
+    """Raises InvalidInput: the file to be written is one of those that are read."""
+    for source in map(Path, sources):
+        if source.exists() and target.exists() and source.samefile(target):
+            raise InvalidInput(f"--out: {target} is one of the files that are read; name another, or it would be lost.")
+
+
+def nothing_left(left_out: Counter[str]) -> InvalidInput:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common() if count)
+    return InvalidInput(f"No row is left to write: {reasons or 'the files hold none of what is asked for'}.")
+
+
+def _manifest(path: Path) -> Path:
+    return path.with_suffix(".manifest.json")
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> int:
@@ -68,9 +86,19 @@ def _write(path: Path, lines: Iterable[bytes]) -> int:
 
 
 def write_manifest(
-    path: Path, rows: int, counts: Counter[str], left_out: Counter[str], sources: Iterable[str], settings: dict[str, str]
+    path: Path,
+    rows: int,
+    counts: Counter[str],
+    left_out: Counter[str],
+    sources: Iterable[str],
+    settings: dict[str, str],
+    excluded: Iterable[str] = (),
 ) -> Manifest:
-    """`train.jsonl` gets `train.manifest.json`. A source that is no file here (on a hub) is named without a hash."""
+    """`train.jsonl` gets `train.manifest.json`. A source that is no file here (on a hub) is named without a hash.
+
+    Raises:
+        InvalidInput: it cannot be written.
+    """
     manifest = Manifest(
         file=path.name,
         sha256=sha256(path),
@@ -78,9 +106,13 @@ def write_manifest(
         counts=dict(sorted(counts.items())),
         left_out=dict(sorted(left_out.items())),
         sources=[_source(source) for source in sources],
+        excluded=[_source(source) for source in excluded],
         settings=settings,
     )
-    path.with_suffix(".manifest.json").write_text(manifest.model_dump_json(indent=2) + "\n")
+    try:
+        _manifest(path).write_text(manifest.model_dump_json(indent=2) + "\n")
+    except OSError as error:
+        raise InvalidInput(f"--out: {_manifest(path)} cannot be written: {error.strerror}; {path} is, and whole.") from None
     return manifest
 
 

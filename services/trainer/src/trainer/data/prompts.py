@@ -11,14 +11,15 @@ from random import Random
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.rollout.types import Kind, Mode
-from trainer.data.manifest import Manifest, write_lines, write_manifest
+from trainer.data.manifest import Manifest, keep_sources, nothing_left, write_lines, write_manifest
 from trainer.data.questions import Question, read_questions
 from trainer.labels import Label, PromptRow, Split, question_key
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """`split` is the rows that are wanted: training files never hold an `eval` row, nor a question that one of them asks."""
+    """`split` is the rows that are wanted, those that name no split among them: training files never hold an `eval` row, nor a
+    question that one of them asks."""
 
     mode: Mode = Mode.PARALLEL
     layout: Layout = Layout.LABELLED
@@ -33,32 +34,47 @@ class PromptSettings:
 def prepare_prompts(sources: list[str], excluded: list[str], target: Path, settings: PromptSettings) -> Manifest:
     """Merges `sources` into a prompt file with its manifest, shuffled by the seed.
 
-    No question of an `eval` row of `sources` or `excluded` gets into a training file, whatever its wording's case, articles or
-    punctuation. Raises InvalidInput for a broken file.
+    No question of an `eval` row of `sources`, nor of a row of `excluded` that is not marked `train`, gets into a training file,
+    whatever its wording's case, articles or punctuation. Raises InvalidInput for a broken file.
     """
+    keep_sources(target, [*sources, *excluded])
     questions = [question for source in sources for question in read_questions(source)]
     held_out = _held_out(questions, excluded) if settings.split == "train" else frozenset()
     left_out: Counter[str] = Counter()
     kept = list(_kept(questions, held_out, settings, left_out))
+    if not kept:
+        raise nothing_left(left_out)
     Random(settings.seed).shuffle(kept)
     if settings.limit is not None:
         left_out["over the limit"] = max(len(kept) - settings.limit, 0)
         kept = kept[: settings.limit]
     rows = write_lines(target, (_row(question, settings).model_dump_json().encode() for question in kept))
     counts = Counter(str(question.kind) for question in kept)
-    described = {"mode": str(settings.mode), "layout": str(settings.layout), "split": settings.split, "seed": str(settings.seed)}
-    return write_manifest(target, rows, counts, +left_out, [*sources, *excluded], described)
+    return write_manifest(target, rows, counts, +left_out, sources, _described(settings), excluded)
+
+
+def _described(settings: PromptSettings) -> dict[str, str]:
+    return {
+        "mode": str(settings.mode),
+        "layout": str(settings.layout),
+        "split": settings.split,
+        "kinds": ", ".join(sorted(settings.kinds)),
+        "types": ", ".join(sorted(settings.types)) or "all",
+        "only_answerable": str(settings.only_answerable),
+        "limit": str(settings.limit or "none"),
+        "seed": str(settings.seed),
+    }
 
 
 def _held_out(questions: Iterable[Question], excluded: Iterable[str]) -> frozenset[str]:
-    """Keys of every question that is measured on: eval rows of the sources and of the excluded files."""
-    return measured_on(excluded) | {question_key(question.question) for question in questions if question.split == "eval"}
+    """Keys of every question that is measured on."""
+    return measured_on(excluded) | {question_key(question.question) for question in questions if question.is_measured_on}
 
 
 def measured_on(sources: Iterable[str]) -> frozenset[str]:
-    """Keys of the questions of eval rows in question files."""
+    """Keys of the questions in files that are named to be kept out; rows marked `train` are not meant."""
     rows = (question for source in sources for question in read_questions(source))
-    return frozenset(question_key(question.question) for question in rows if question.split == "eval")
+    return frozenset(question_key(question.question) for question in rows if question.split != "train")
 
 
 def _kept(
@@ -78,7 +94,7 @@ def _reason_to_leave_out(question: Question, held_out: frozenset[str], seen: set
     key = question_key(question.question)
     wanted_type = not settings.types or question.type in settings.types
     reasons = {
-        "of another split": question.split != settings.split,
+        "of another split": (question.split or settings.split) != settings.split,
         "measured on": key in held_out,
         "asked twice": key in seen,
         "not answerable": settings.only_answerable and not question.answerable,

@@ -22,7 +22,8 @@ HUB = "hf:"
 
 
 class Question(BaseModel):
-    """A line of a question file. `split` is `eval` for rows that are only ever measured on; fields not named here are ignored."""
+    """A line of a question file. `split` is `eval` for rows that are only ever measured on, None where the row names none; fields
+    not named here are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -32,7 +33,7 @@ class Question(BaseModel):
     type: str = ""
     kind: Kind = Kind.UNLABELLED
     dataset: str = ""
-    split: str = "train"
+    split: str | None = None
     answerable: bool = True
 
     @model_validator(mode="before")
@@ -44,7 +45,13 @@ class Question(BaseModel):
         given = row.get("metadata")
         metadata = given if isinstance(given, dict) else {}
         question_type = row.get("type") or metadata.get("type") or ""
-        return {**row, "type": question_type, "kind": row.get("kind") or kind_of(question_type)}
+        kind = row.get("kind") or kind_of(question_type if isinstance(question_type, str) else None)
+        return {**row, "type": question_type, "kind": kind}
+
+    @property
+    def is_measured_on(self) -> bool:
+        """Whether the row says so itself."""
+        return self.split not in {None, "train"}
 
 
 def read_questions(source: str) -> Iterator[Question]:
@@ -54,7 +61,7 @@ def read_questions(source: str) -> Iterator[Question]:
         InvalidInput: the file is not there, or a line is no question; names file and line.
     """
     path = _on_hub(source) if source.startswith(HUB) else Path(source)
-    for number, row in enumerate(_rows(path), start=1):
+    for number, row in _rows(path):
         try:
             yield Question.model_validate({"dataset": path.name.split(".")[0], **row} if isinstance(row, dict) else row)
         except ValidationError as error:
@@ -62,9 +69,9 @@ def read_questions(source: str) -> Iterator[Question]:
             raise InvalidInput(f"{source}:{number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
-def _rows(path: Path) -> Iterator[Any]:
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
-        yield from _parquet_rows(path)
+        yield from enumerate(_parquet_rows(path), start=1)
     else:
         yield from read_json_lines(path)
 
@@ -79,17 +86,20 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
         try:
             for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
                 yield from batch.to_pylist()
-        except pyarrow.ArrowException as error:
+        except (pyarrow.ArrowException, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} cannot be read: {error}") from None
 
 
-def read_json_lines(path: Path) -> Iterator[Any]:
-    """The lines of a file, gzipped or not, that are not blank. Raises InvalidInput: the file or a line of it cannot be read."""
+def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """The lines of a file, gzipped or not, that are not blank, each with its number.
+
+    Raises InvalidInput: the file or a line of it cannot be read.
+    """
     with _readable(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:
-                    yield orjson.loads(line)
+                    yield number, orjson.loads(line)
                 except orjson.JSONDecodeError as error:
                     raise InvalidInput(f"{path}:{number}: {error}") from None
 
