@@ -7,7 +7,8 @@ set -euo pipefail
 out=$1; shift; here=$(cd "$(dirname "$0")" && pwd); cd "$here"
 policies=(bundled=bundled)
 for run in "$@"; do
-  id=$(python3 -c "from drive import known_runs; print(known_runs()['$run']['id'])"); model=$TRAIN/runs/$id/model
+  id=$(python3 -c "from drive import known_runs; print(known_runs().get('$run', {}).get('id', 'none'))"); model=$TRAIN/runs/$id/model
+  [ -f "$model/config.json" ] || { echo "$run has left no model; the others are kept." >&2; continue; }
   mode=""; case $run in *sequential*) mode=":sequential" ;; esac
   policies+=("$run=run:$run$mode")
   if [ -d "$model/adapter" ]; then

@@ -22,7 +22,7 @@ def cold_start(name, data, **lora):
         "data": data,
         "epochs": 2,
         "batch": 64,
-        "micro_batch": 16,
+        "micro_batch": 8,
         "learning_rate": 2e-4,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
@@ -73,7 +73,7 @@ def reinforce(
     }
 
 
-LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "micro_batch": 8, "learning_rate": 1e-3}
+LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "micro_batch": 4, "learning_rate": 1e-3}
 START = "cold-mixed"
 MIXED = START if (Path(os.environ.get("TRAIN", "/nowhere")) / "models" / START).is_dir() else f"run:{START}"
 BOUNDARY = "boundary.jsonl"

@@ -187,6 +187,12 @@ def cell(fact, name):
     return f"{fact['before'] * scale:.{digits}f} → {fact['after'] * scale:.{digits}f}{unit} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
+def short_of(run, before):
+    """A sentence about an evaluation that the end of the time cut short. It goes through its file in order."""
+    asked, all_ = len(run.evaluated), len(before.evaluated)
+    return f"Of {run.name}, only the first {asked} of {all_} questions were asked." if asked < all_ else None
+
+
 def temperatures(told):
     values = sorted({run["evaluation_temperature"] for run in told.values()})
     return ", ".join(f"temperature {value:g}" if value else "greedy" for value in values)
@@ -253,11 +259,13 @@ def main():
     for name, _, members in (pair.partition("=") for pair in given.pool):
         pooled = [runs[member] for member in members.split(",")]
         told[name] = pool(pooled, runs[before[pooled[0].name]])
+    short = [short_of(runs[name], runs[before[name]]) for name in wanted if name in before]
     whole = {"card": given.card, "date": given.date, "runs": told}
     (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
     plot(told, given.out / f"{given.name}.png")
     lines = [
         f"{given.card}, {given.date}. Held-out questions, {temperatures(told)}: before → after [95 % interval of the difference].",
+        *filter(None, short),
         "",
         *table(told),
         "",

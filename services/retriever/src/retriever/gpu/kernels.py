@@ -172,11 +172,12 @@ def chunk_scores(
 ) -> torch.Tensor:
     """Scores (queries, chosen, chunk), float32, of all rows in the chunks that each query chose: −inf where there is no row.
 
-    `queries` is float32 (queries, dimension); `chosen` int64 (queries, n), −1 for none.
+    `queries` is float32 (queries, dimension); `chosen` int64 (queries, n), −1 for none; both are on the device, which can read `vectors`
+    where it is not (pinned memory).
     """
     rows, dimension = vectors.shape
     count, width = chosen.shape
-    scores = torch.empty((count, width, chunk), dtype=torch.float32, device=vectors.device)
+    scores = torch.empty((count, width, chunk), dtype=torch.float32, device=queries.device)
     _chunk_scores[(width, count, triton.cdiv(chunk, _PIECE))](
         vectors,
         queries,
