@@ -5,13 +5,17 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from parallelsearch.errors import ConfigurationError, IndexMismatch
+from parallelsearch.errors import ConfigurationError, IndexMismatch, UpstreamUnavailable
 from retriever.app import create_app, open_retriever
+from retriever.index.blocks import Blocks
 from retriever.index.build import build
 from retriever.index.manifest import MilvusAddress, read_manifest
 from retriever.index.plan import BuildPlan
@@ -81,3 +85,63 @@ def test_a_milvus_that_lacks_the_collection_is_told(milvus_folder, tmp_path, mon
     monkeypatch.setenv("MILVUS_URI", str(tmp_path / "other.db"))
     with pytest.raises(IndexMismatch, match="has no collection parallelsearch_"):
         open_retriever(RetrieverSettings(index=milvus_folder))
+
+
+def unit_vectors(rows, dimension=16):
+    vectors = np.random.default_rng(0).standard_normal((rows, dimension)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def filled(address, version, vectors, folder):
+    """The collection of a version over these vectors, as a build fills it, opened."""
+    from retriever.index.milvus import MilvusSearch, fill
+
+    np.save(folder / "block-0000000.npy", vectors)
+    fill(address, version, Blocks(folder, len(vectors), len(vectors)), vectors.shape[1])
+    return MilvusSearch(address, version)
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 10, 99])
+def test_of_equal_passages_the_first_ones_are_found_however_many_are_asked_for(address, tmp_path, top_k):
+    kinds = unit_vectors(8)
+    which = np.random.default_rng(1).integers(0, len(kinds), 500)
+    queries = unit_vectors(4)
+    search = filled(address, "equal", kinds[which], tmp_path)
+    _, rows = search.search(queries, top_k)
+    search.close()
+    nearness = (queries @ kinds.T)[:, which]
+    expected = [sorted(range(len(which)), key=lambda row: (-near[row], row))[:top_k] for near in nearness]
+    assert rows.tolist() == expected
+
+
+def test_of_more_equal_passages_than_are_asked_for_at_once_few_are_the_first_of_many(address, tmp_path):
+    from retriever.index.milvus import MOST_EQUAL
+
+    search = filled(address, "alike", np.repeat(unit_vectors(1), MOST_EQUAL + 500, axis=0), tmp_path)
+    few, many = (search.search(unit_vectors(2), top_k)[1] for top_k in (3, 50))
+    search.close()
+    assert few.tolist() == many[:, :3].tolist()
+
+
+def test_a_milvus_that_stops_answering_is_unavailable_and_not_waited_for():
+    import grpc
+
+    from retriever.index.milvus import MilvusSearch
+
+    class Silent(grpc.GenericRpcHandler):
+        def service(self, call):
+            def answer(request, context):
+                if not call.method.endswith("/Connect"):
+                    time.sleep(2)
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Silent()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(UpstreamUnavailable, match=f"Milvus at http://127.0.0.1:{port} does not answer as it should"):
+            MilvusSearch(MilvusAddress(f"http://127.0.0.1:{port}"), "any", timeout_s=0.5)
+    finally:
+        server.stop(0)
