@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rollout_records import RECORD
@@ -19,7 +20,7 @@ class Cluster:
     def __init__(self):
         self.away, self.ended, self.broken = False, [], set()
         self.taken, self.unheard, self.slow_s, self.waiting = [], False, 0.0, ""
-        self.read_from = []
+        self.read_from, self.keeps_logs = [], False
 
     def check(self, resources):
         pass
@@ -52,6 +53,8 @@ class Cluster:
 
     def logs(self, handle, run, offset):
         self.read_from.append(offset)
+        if self.keeps_logs:
+            self._reach(run)
         return read_log(run, offset)
 
 
@@ -177,6 +180,43 @@ def test_a_sick_run_that_cannot_be_stopped_now_is_stopped_later(trainer, cluster
 
     assert "searches collapse" in trainer.wait(run_id, "failed")["detail"]
     assert cluster.ended == [run_id]
+
+
+def test_a_log_that_cannot_be_read_now_is_a_problem_and_not_an_answer_that_breaks_off(trainer, cluster, platform):
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    trainer.wait(run_id, "running")
+    cluster.keeps_logs, cluster.away = True, True
+    for follow in (False, True):
+        answer = trainer.get(f"{RUNS}/{run_id}/logs", params={"follow": follow})
+        assert answer.status_code == 503
+        assert "cannot be reached" in answer.json()["detail"]
+
+
+def test_a_log_that_is_followed_goes_on_when_the_cluster_is_back(trainer, cluster, platform):
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    trainer.wait(run_id, "running")
+    log = platform.folder / "runs" / run_id / "output.log"
+    log.write_text("one\n")
+    cluster.keeps_logs = True
+    with ThreadPoolExecutor(1) as reader:
+        followed = reader.submit(lambda: trainer.get(f"{RUNS}/{run_id}/logs", params={"follow": True}).text)
+        until(lambda: cluster.read_from.count(4))
+        cluster.away = True
+        asked = len(cluster.read_from)
+        until(lambda: len(cluster.read_from) > asked + 1)
+        log.write_text("one\ntwo\n")
+        cluster.away = False
+        cluster.ended.append(run_id)
+        assert followed.result(timeout=30) == "one\ntwo\n"
+
+
+def test_the_log_of_a_run_whose_launcher_is_not_set_up_any_more_is_read_from_its_files(start_trainer, cluster, platform):
+    with start_trainer(launchers={LauncherName.RAY: cluster}) as trainer:
+        run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+        trainer.wait(run_id, "running")
+        (platform.folder / "runs" / run_id / "output.log").write_text("one\n")
+
+    assert start_trainer().get(f"{RUNS}/{run_id}/logs").text == "one\n"
 
 
 def test_of_a_huge_log_only_the_end_is_read_for_its_last_lines(trainer, cluster, platform):

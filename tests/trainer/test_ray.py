@@ -165,3 +165,13 @@ def test_a_head_that_is_not_well_says_nothing_about_a_run(launcher, head, tmp_pa
     for ask in (launcher.status, launcher.cancel, lambda handle, run: launcher.logs(handle, run, 0)):
         with pytest.raises(LauncherUnavailable, match=str(status)):
             ask(job.run_id, job)
+
+
+@pytest.mark.parametrize("said", [b"<html>", b"[]", b"null", b""])
+def test_what_is_no_ray_takes_no_run_and_says_nothing_about_one(tmp_path, said):
+    other = RayLauncher("http://other", transport=httpx2.MockTransport(lambda request: httpx2.Response(200, content=said)))
+    job = a_job(tmp_path)
+
+    for ask in (other.start, *(lambda job, do=do: do(job.run_id, job) for do in (other.status, other.cancel))):
+        with pytest.raises(LauncherUnavailable, match="http://other is no dashboard of a Ray cluster"):
+            ask(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -17,7 +18,7 @@ from parallelsearch.schemas.training import (
     TrainingRunSpec,
 )
 from trainer.dependencies import Admin, RunCheckpoints, RunProgress, Runs
-from trainer.logs import follow, read_all
+from trainer.logs import begin, follow, read_all
 
 router = APIRouter(prefix="/v1/training-runs", tags=["training runs"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
@@ -54,7 +55,8 @@ def cancel(run_id: str, runs: Runs) -> TrainingRun:
 @router.get("/{run_id}/logs")
 async def logs(run_id: str, runs: Runs, follow_: Annotated[bool, Query(alias="follow")] = False) -> StreamingResponse:
     """The run's output as text; with `follow`, what is still to come until the run ends."""
-    run = runs.get(run_id)
+    run = await to_thread(runs.get, run_id)
+    await begin(runs, run)
     parts = follow(runs, run) if follow_ else read_all(runs, run)
     return StreamingResponse(parts, media_type="text/plain; charset=utf-8")
 

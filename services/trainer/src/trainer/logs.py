@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
+from parallelsearch.errors import UpstreamUnavailable
 from trainer.service import TrainingRuns
 from trainer.store import Run
 
 FOLLOW_EVERY_S = 0.5
+
+
+async def begin(runs: TrainingRuns, run: Run) -> None:
+    """Before the answer begins, which is then a success. Raises LauncherUnavailable: the log cannot be read now."""
+    await asyncio.to_thread(runs.read_log, run, 0)
 
 
 async def read_all(runs: TrainingRuns, run: Run, offset: int = 0) -> AsyncIterator[bytes]:
@@ -18,6 +25,7 @@ async def read_all(runs: TrainingRuns, run: Run, offset: int = 0) -> AsyncIterat
 
 
 async def follow(runs: TrainingRuns, run: Run) -> AsyncIterator[bytes]:
+    """While the cluster is away nothing comes."""
     offset = 0
     while True:
         # The state is read before the log, so that nothing written before the end is missed.
@@ -25,9 +33,10 @@ async def follow(runs: TrainingRuns, run: Run) -> AsyncIterator[bytes]:
         # A log that somebody has cut is followed from its new beginning.
         if 0 < await asyncio.to_thread(runs.log_bytes, run) < offset:
             offset = 0
-        async for part in read_all(runs, run, offset):
-            offset += len(part)
-            yield part
+        with suppress(UpstreamUnavailable):
+            async for part in read_all(runs, run, offset):
+                offset += len(part)
+                yield part
         if run.state.is_final:
             return
         await asyncio.sleep(FOLLOW_EVERY_S)

@@ -17,7 +17,7 @@ from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
 from parallelsearch.schemas.training import DryRun, LauncherName, ReinforcementSpec, RunState, SupervisedSpec
 from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
-from trainer.launchers.interface import Launcher, LaunchRefused
+from trainer.launchers.interface import Launcher, LaunchRefused, read_log
 from trainer.store import Run, Store, now
 
 log = structlog.get_logger(__name__)
@@ -124,7 +124,9 @@ class TrainingRuns:
         return self.store.move(run, state, detail=detail, last_log_lines=lines)
 
     def read_log(self, run: Run, offset: int) -> bytes:
-        return self._launcher(run.spec.launcher).logs(run.handle, self.jobs.files(run.id), offset)
+        """What lies with its files where this trainer has no such launcher. Raises LauncherUnavailable: its cluster is away."""
+        files, launcher = self.jobs.files(run.id), self.launchers.get(run.spec.launcher)
+        return launcher.logs(run.handle, files, offset) if launcher else read_log(files, offset)
 
     def log_bytes(self, run: Run) -> int:
         """How much of the run's output lies with its files."""

@@ -38,6 +38,7 @@ class RayLauncher:
     """`address` is the head's dashboard, `http://head:8265`. The submission id is the run's, so a start is never doubled."""
 
     def __init__(self, address: str, *, transport: httpx2.BaseTransport | None = None) -> None:
+        self._address = address
         self._http = httpx2.Client(base_url=address.rstrip("/"), timeout=TIMEOUT_S, transport=transport, trust_env=False)
 
     def check(self, resources: ResourcesSpec) -> None:
@@ -51,7 +52,9 @@ class RayLauncher:
             "metadata": {"owner": "parallelsearch-trainer"},
         }
         answer = self._ask("POST", "/api/jobs/", json=body)
-        if not answer.is_success and self._find(job) is None:
+        if answer.is_success:
+            self._read(answer)
+        elif self._find(job) is None:
             said = answer.text.strip()[-300:]
             # A head that has no agent ready for jobs yet answers 500, as it does to a job that it has already.
             if answer.is_server_error:
@@ -71,7 +74,7 @@ class RayLauncher:
     def cancel(self, handle: str, run: RunFiles) -> None:
         answer = self._ask("POST", f"/api/jobs/{run.run_id}/stop")
         if answer.status_code != NOT_FOUND:
-            _succeeded(answer)
+            self._read(answer)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         """From the run's files; of a job that ended before its command began, what Ray says, which it only gives as a whole."""
@@ -80,14 +83,27 @@ class RayLauncher:
         answer = self._ask("GET", f"/api/jobs/{run.run_id}/logs")
         if answer.status_code == NOT_FOUND:
             return b""
-        return str(_succeeded(answer).json().get("logs") or "").encode()[offset : offset + MAX_READ]
+        return str(self._read(answer).get("logs") or "").encode()[offset : offset + MAX_READ]
 
     def _find(self, run: RunFiles) -> dict[str, Any] | None:
         """None where the cluster does not know the run; a head that cannot say is not that."""
         answer = self._ask("GET", f"/api/jobs/{run.run_id}")
         if answer.status_code == NOT_FOUND:
             return None
-        found: dict[str, Any] = _succeeded(answer).json()
+        return self._read(answer)
+
+    def _read(self, answer: httpx2.Response) -> dict[str, Any]:
+        """Raises LauncherUnavailable: it is no success, or no answer of a Ray."""
+        if not answer.is_success:
+            raise LauncherUnavailable(f"The Ray cluster answered {answer.status_code}: {answer.text[-300:]}")
+        try:
+            found = answer.json()
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise LauncherUnavailable(
+                f"What answers at {self._address} is no dashboard of a Ray cluster; see to TRAINER_RAY_ADDRESS."
+            )
         return found
 
     def _ask(self, method: str, path: str, **arguments: Any) -> httpx2.Response:
@@ -98,9 +114,3 @@ class RayLauncher:
         if answer.status_code in {502, 503, 504}:
             raise LauncherUnavailable(f"The Ray cluster is not well: {answer.status_code}.")
         return answer
-
-
-def _succeeded(answer: httpx2.Response) -> httpx2.Response:
-    if not answer.is_success:
-        raise LauncherUnavailable(f"The Ray cluster answered {answer.status_code}: {answer.text[-300:]}")
-    return answer
