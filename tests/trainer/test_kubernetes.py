@@ -11,6 +11,7 @@ from pathlib import Path
 import kubernetes
 import pytest
 from manifests import unrestricted
+from training_platform import until
 
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, with_log
@@ -204,8 +205,39 @@ def test_what_kubernetes_refuses_is_told_in_its_words(launcher, tmp_path):
     job = a_job(tmp_path)
     with pytest.raises(LaunchRefused, match="Invalid value"):
         launcher.start(Job("Not_A_Name", job.command, job.environment, job.folder, job.resources))
-    with pytest.raises(LaunchRefused, match="Kubernetes refuses"):
-        launcher.start(a_job(tmp_path, nodes=2))  # this server has no KubeRay
+    with pytest.raises(LaunchRefused, match="needs KubeRay"):
+        launcher.start(a_job(tmp_path, nodes=2))  # this server has none
+
+
+@on_a_server
+def test_a_quota_that_is_used_up_is_waited_for(launcher, cluster, tmp_path):
+    core = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(cluster.kubeconfig)))
+    none = {"hard": {"count/jobs.batch": "0"}, "used": {"count/jobs.batch": "0"}}
+    core.create_namespaced_resource_quota("default", {"metadata": {"name": "none"}, "spec": {"hard": none["hard"]}})
+    core.patch_namespaced_resource_quota_status("none", "default", {"status": none})
+    with pytest.raises(LauncherUnavailable, match=r"no room for the run now.*exceeded quota"):
+        until(lambda: not launcher.start(a_job(tmp_path)), timeout_s=20)  # the server heeds a new quota a moment later
+    job = a_job(tmp_path)
+    core.delete_namespaced_resource_quota("none", "default")
+    assert until(lambda: started(launcher, job)) == f"job/{job.run_id}"
+
+
+def started(launcher, job):
+    try:
+        return launcher.start(job)
+    except LauncherUnavailable:
+        return None
+
+
+@on_a_server
+def test_credentials_that_are_not_known_any_more_are_no_refusal(cluster, tmp_path):
+    (tmp_path / "config").write_text(cluster.kubeconfig.read_text().replace("token: ", "token: not-"))
+    stranger, job = KubernetesLauncher(cluster.model_copy(update={"kubeconfig": tmp_path / "config"})), a_job(tmp_path)
+
+    handle = f"job/{job.run_id}"
+    for ask in (lambda: stranger.start(job), lambda: stranger.status(handle, job), lambda: stranger.cancel(handle, job)):
+        with pytest.raises(LauncherUnavailable, match="does not know the trainer"):
+            ask()
 
 
 @on_a_server

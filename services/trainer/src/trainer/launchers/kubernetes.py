@@ -11,7 +11,7 @@ import kubernetes
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from parallelsearch.errors import ConfigurationError
+from parallelsearch.errors import ConfigurationError, ParallelSearchError
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log, without_cluster
 from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest, script, script_file
@@ -55,7 +55,7 @@ class KubernetesLauncher:
                     self._batch.create_namespaced_job(self._settings.namespace, body, _request_timeout=TIMEOUT_S)
         except ApiException as error:
             if error.status != 409:
-                raise LaunchRefused(f"Kubernetes refuses the run: {_message(error)}") from error
+                raise _refusal(error, ray=ray) from error
         return f"{'rayjob' if ray else 'job'}/{job.run_id}"
 
     def status(self, handle: str, run: RunFiles) -> Status:
@@ -135,11 +135,25 @@ def _named() -> Iterator[None]:
     try:
         yield
     except ApiException as error:
+        if error.status == 401:
+            raise LauncherUnavailable(
+                f"The Kubernetes API does not know the trainer: {_message(error)}. Renew its kubeconfig or token."
+            ) from error
         if error.status is None or error.status >= 500 or error.status == 429:
             raise LauncherUnavailable(f"The Kubernetes API is not well: {_message(error)}") from error
         raise
     except urllib3.exceptions.HTTPError as error:
         raise LauncherUnavailable(f"The Kubernetes API cannot be reached: {type(error).__name__}.") from error
+
+
+def _refusal(error: ApiException, *, ray: bool) -> ParallelSearchError:
+    """A quota that is used up is waited for, as a GPU is."""
+    said = _message(error)
+    if error.status == 403 and "exceeded quota" in said:
+        return LauncherUnavailable(f"Kubernetes has no room for the run now: {said}")
+    if error.status == 404 and ray:
+        said += "; a run on several nodes needs KubeRay, which knows RayJob of ray.io/v1, and the namespace"
+    return LaunchRefused(f"Kubernetes refuses the run: {said}.")
 
 
 def _message(error: ApiException) -> str:
