@@ -57,6 +57,15 @@ def test_weights_can_be_set(run):
     assert json.loads(result.stdout)["reward"] == 1.0
 
 
+@pytest.mark.parametrize("option", ["--decomposition", "--alpha", "--search-count", "--format"])
+@pytest.mark.parametrize("weight", ["nan", "inf", "1e999", "-1", "1e300", "x"])
+def test_a_weight_that_makes_no_number_of_a_reward_is_refused(run, option, weight):
+    result = run(option, weight, stdin=json.dumps(LINE))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert option in result.stderr
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [("{", "JSON"), ({**LINE, "kind": "odd"}, "kind"), ({**LINE, "golden_answers": []}, "golden_answers"), ({**LINE, "x": 1}, "x")],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx2
 
@@ -30,7 +29,7 @@ class Checkpoints:
         if run.state is RunState.SUCCEEDED and (step := self._last_step(run)) is not None:
             last = Export(step, self.jobs.folder(run.id) / MODEL)
             found = [export for export in found if export.step != last.step or not last.is_whole] + [last]
-        return [_describe(export.step, export.folder) for export in found if export.is_whole]
+        return [described for export in found if (described := _describe(export))]
 
     def _last_step(self, run: Run) -> int | None:
         """Of a cold start as its processes left it, since only they know how many rows were short enough."""
@@ -66,8 +65,14 @@ class Checkpoints:
         return Promotion(step=step, path=found.path, version=str(answer["version"]))
 
 
-def _describe(step: int, path: Path) -> Checkpoint:
-    files = [file.stat() for file in path.rglob("*") if file.is_file()]
-    newest = max(stat.st_mtime for stat in files)
+def _describe(export: Export) -> Checkpoint | None:
+    """None of one that is not whole, or is just being removed because later ones are kept."""
+    try:
+        if not export.is_whole:
+            return None
+        files = [file.stat() for file in export.folder.rglob("*") if file.is_file()]
+    except FileNotFoundError:
+        return None
+    newest = max((stat.st_mtime for stat in files), default=0.0)
     created = datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")
-    return Checkpoint(step=step, path=str(path), bytes=sum(stat.st_size for stat in files), created_at=created)
+    return Checkpoint(step=export.step, path=str(export.folder), bytes=sum(stat.st_size for stat in files), created_at=created)

@@ -20,6 +20,7 @@ from parallelsearch.schemas.answers import ScoredTrajectoryModel
 from parallelsearch.schemas.trajectories import trajectory_from_wire
 
 STDIN = "-"
+MAX_WEIGHT = 1_000
 
 
 def register(app: typer.Typer) -> None:
@@ -29,9 +30,11 @@ def register(app: typer.Typer) -> None:
 def reward(
     paths: Annotated[list[str] | None, typer.Argument(help="Files of trajectories, one JSON a line; `-` or none: stdin.")] = None,
     preset: Annotated[Preset, typer.Option(help="`paper` as published, `strict` with its holes closed.")] = Preset.STRICT,
-    decomposition: Annotated[float, typer.Option(min=0, help="Weight λd.")] = RewardWeights().decomposition,
-    alpha: Annotated[float, typer.Option(min=0, help="Multiplier α of a right decomposition.")] = RewardWeights().alpha,
-    search_count: Annotated[float, typer.Option(min=0, help="Weight λs.")] = RewardWeights().search_count,
+    decomposition: Annotated[float, typer.Option(min=0, max=MAX_WEIGHT, help="Weight λd.")] = RewardWeights().decomposition,
+    alpha: Annotated[
+        float, typer.Option(min=0, max=MAX_WEIGHT, help="Multiplier α of a right decomposition.")
+    ] = RewardWeights().alpha,
+    search_count: Annotated[float, typer.Option(min=0, max=MAX_WEIGHT, help="Weight λs.")] = RewardWeights().search_count,
     format_weight: Annotated[float, typer.Option("--format", min=0, max=1, help="Weight of the format.")] = RewardWeights().format,
 ) -> None:
     """Score trajectories that carry `kind` and `golden_answers`; writes {"id", "reward", "terms": {…}} for each, in order."""
