@@ -44,6 +44,22 @@ def test_whole_checkpoints_are_listed_and_promoted_into_the_policy(start_trainer
     assert trainer.post(f"{RUNS}/{run_id}/checkpoints/40/promote").status_code == 404
 
 
+def test_what_is_left_of_a_run_whose_forerunner_was_removed_is_listed(start_trainer, platform):
+    platform.does("sleep 0.3")
+    trainer = start_trainer()
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 2)
+    run_id = trainer.submit(platform.spec(checkpoints={"resume_from": first})).json()["id"]
+    trainer.wait(run_id, "running")
+    shutil.rmtree(platform.folder / "runs" / first)
+    trainer.wait(run_id, "succeeded")
+    assert trainer.get(f"{RUNS}/{run_id}/checkpoints").json() == {"checkpoints": []}
+    write_checkpoint(platform, run_id, 100).rename(platform.folder / "runs" / run_id / "model")
+
+    assert [entry["step"] for entry in trainer.get(f"{RUNS}/{run_id}/checkpoints").json()["checkpoints"]] == [100]
+
+
 def test_what_a_run_ended_with_is_the_checkpoint_of_its_last_step(start_trainer, platform):
     trainer = start_trainer()
     run_id = trainer.submit(platform.spec(steps=3)).json()["id"]

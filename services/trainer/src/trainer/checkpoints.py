@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import httpx2
 
 from parallelsearch.clients.http import check, create_client, named
-from parallelsearch.errors import ConfigurationError, NotFound, UpstreamUnavailable
+from parallelsearch.errors import ConfigurationError, InvalidInput, NotFound, UpstreamUnavailable
 from parallelsearch.schemas.training import Checkpoint, Promotion, ReinforcementSpec, RunState
 from trainer.command import LAST_STEP, MODEL
 from trainer.exports import Export, exports
@@ -25,11 +26,18 @@ class Checkpoints:
 
     def list(self, run: Run) -> list[Checkpoint]:
         """Whole exports only, by step; what a run ended with is that of its last step."""
-        found = exports(self.jobs.checkpoints(run.id, run.spec))
+        found = self._exports(run)
         if run.state is RunState.SUCCEEDED and (step := self._last_step(run)) is not None:
             last = Export(step, self.jobs.folder(run.id) / MODEL)
             found = [export for export in found if export.step != last.step or not last.is_whole] + [last]
         return [described for export in found if (described := _describe(export))]
+
+    def _exports(self, run: Run) -> builtins.list[Export]:
+        """None where the run that this one went on with has been removed."""
+        try:
+            return exports(self.jobs.checkpoints(run.id, run.spec))
+        except InvalidInput:
+            return []
 
     def _last_step(self, run: Run) -> int | None:
         """Of a cold start as its processes left it, since only they know how many rows were short enough."""

@@ -149,8 +149,10 @@ def _forget_ray(run: RunFiles) -> None:
 
 
 def _why_gone(folder: Path) -> str:
-    """A full disk takes neither an exit code nor the end of a log."""
-    full = folder.is_dir() and shutil.disk_usage(folder).free < NO_SPACE
+    """A full disk takes neither an exit code nor the end of a log, and a folder that is gone neither."""
+    if not folder.is_dir():
+        return f"their folder {folder} is gone too"
+    full = shutil.disk_usage(folder).free < NO_SPACE
     return f"the disk of {folder} is full" if full else "they were killed"
 
 
