@@ -22,7 +22,7 @@ class Cluster:
         self.taken, self.unheard, self.slow_s, self.waiting = [], False, 0.0, ""
         self.read_from, self.keeps_logs = [], False
 
-    def check(self, resources):
+    def check(self, job):
         pass
 
     def start(self, job):
@@ -229,3 +229,13 @@ def test_of_a_huge_log_only_the_end_is_read_for_its_last_lines(trainer, cluster,
 
     assert run["last_log_lines"] == [f"line {number}" for number in range(99_950, 100_000)]
     assert min(cluster.read_from) > 1_000_000
+
+
+def test_without_openrlhfs_environment_a_local_run_is_refused_at_once(start_trainer, platform):
+    trainer = start_trainer()
+    platform.script.unlink()
+    refused = trainer.submit(platform.spec())
+
+    assert refused.status_code == 422
+    assert "make OpenRLHF's environment first" in refused.json()["detail"]
+    assert trainer.get(RUNS).json()["runs"] == []

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -85,3 +87,15 @@ def test_a_missing_file_is_named(run, tmp_path):
 
     assert result.exit_code == 1
     assert "none.jsonl" in result.stderr
+
+
+def test_a_reader_that_has_had_enough_is_no_fault(tmp_path):
+    path = write(tmp_path / "t.jsonl", *[LINE] * 3_000)
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "parallelsearch", "reward", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    writer.stdout.readline()
+    writer.stdout.close()
+
+    writer.wait(60)
+    assert writer.stderr.read() == b""

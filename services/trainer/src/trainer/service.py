@@ -58,7 +58,7 @@ class TrainingRuns:
             return _same(earlier, spec)
         run = Run(f"run-{uuid.uuid4().hex[:12]}", RunState.QUEUED, spec, now(), idempotency_key=idempotency_key)
         job = self.jobs.build(run.id, spec)
-        self._launcher(spec.launcher).check(spec.resources)
+        self._launcher(spec.launcher).check(job)
         self.jobs.check_resumed(spec)
         self.jobs.check_data(spec)
         self._check_writers(run)

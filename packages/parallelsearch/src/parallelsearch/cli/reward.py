@@ -44,6 +44,8 @@ def reward(
             with nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb") as file:
                 for line in score_lines(file, path, preset, weights):
                     sys.stdout.write(line + "\n")
+    except BrokenPipeError:
+        raise  # whoever reads has had enough
     except (InvalidInput, OSError) as error:
         sys.stdout.flush()
         typer.echo(f"reward: {error}", err=True)

@@ -76,8 +76,8 @@ class Status:
 
 
 class Launcher(Protocol):
-    def check(self, resources: ResourcesSpec) -> None:
-        """Raises LaunchRefused where such a run can never start here."""
+    def check(self, job: Job) -> None:
+        """Raises LaunchRefused where such a run cannot start here."""
         ...
 
     def start(self, job: Job) -> str:

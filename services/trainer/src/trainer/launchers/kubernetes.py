@@ -12,7 +12,7 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
-from parallelsearch.schemas.training import ResourcesSpec, RunState
+from parallelsearch.schemas.training import RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log, without_cluster
 from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest, script, script_file
 
@@ -35,7 +35,7 @@ class KubernetesLauncher:
         self._batch = kubernetes.client.BatchV1Api(client)
         self._custom = kubernetes.client.CustomObjectsApi(client)
 
-    def check(self, resources: ResourcesSpec) -> None:
+    def check(self, job: Job) -> None:
         """The cluster is the judge, when the job is created."""
 
     def start(self, job: Job) -> str:

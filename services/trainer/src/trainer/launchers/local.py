@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from parallelsearch.schemas.training import ResourcesSpec, RunState
+from parallelsearch.schemas.training import RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
@@ -57,8 +57,8 @@ class LocalLauncher:
         self._grace_s = grace_s
         self._runs_per_gpu = runs_per_gpu
 
-    def check(self, resources: ResourcesSpec) -> None:
-        there = len(self._gpus())
+    def check(self, job: Job) -> None:
+        resources, there = job.resources, len(self._gpus())
         if resources.nodes > 1:
             raise LaunchRefused("resources.nodes: the local launcher has one machine; use ray or kubernetes for several.")
         if there == 0:
@@ -68,12 +68,11 @@ class LocalLauncher:
             )
         if resources.gpus_per_node > there:
             raise LaunchRefused(f"resources.gpus_per_node: {resources.gpus_per_node} GPUs are asked for, this machine has {there}.")
+        _require_executable(job)
 
     def start(self, job: Job) -> str:
         job.folder.mkdir(parents=True, exist_ok=True)
-        executable = job.command[0]
-        if shutil.which(executable) is None:
-            raise LaunchRefused(f"{executable} is not there: make OpenRLHF's environment first (see docs/training.md).")
+        _require_executable(job)
         if (job.folder / EXIT_CODE).exists():
             return ENDED
         running = next(_processes_of(job.run_id), None)
@@ -141,6 +140,12 @@ class LocalLauncher:
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         return read_log(run, offset)
+
+
+def _require_executable(job: Job) -> None:
+    executable = job.command[0]
+    if shutil.which(executable) is None:
+        raise LaunchRefused(f"{executable} is not there: make OpenRLHF's environment first (see docs/training.md).")
 
 
 def _forget_ray(run: RunFiles) -> None:

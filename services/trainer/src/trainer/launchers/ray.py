@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from parallelsearch.schemas.training import ResourcesSpec, RunState
+from parallelsearch.schemas.training import RunState
 from trainer.launchers.interface import (
     MAX_READ,
     Job,
@@ -41,7 +41,7 @@ class RayLauncher:
         self._address = address
         self._http = httpx2.Client(base_url=address.rstrip("/"), timeout=TIMEOUT_S, transport=transport, trust_env=False)
 
-    def check(self, resources: ResourcesSpec) -> None:
+    def check(self, job: Job) -> None:
         """The cluster waits for the resources that a job asks for; what it has may grow."""
 
     def start(self, job: Job) -> str:
