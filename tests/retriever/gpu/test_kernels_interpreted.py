@@ -14,6 +14,7 @@ from retriever.gpu import selection, tournament
 from retriever.gpu.eight_bit import to_eight_bit
 from retriever.gpu.eight_bit_shard import EightBitShard
 from retriever.gpu.fused_shard import FusedShard
+from retriever.gpu.kernels import Tile
 from retriever.gpu.torch_shard import TorchShard
 
 
@@ -30,6 +31,18 @@ def test_fused_and_eight_bit_find_what_torch_finds(rows, dimension, queries, top
     for in_reach in (False, True):
         eight_bit = EightBitShard(to_eight_bit(vectors), vectors, candidates=64, in_reach=in_reach).search(asked, top_k)
         assert torch.allclose(eight_bit.scores[:, :width], expected.scores[:, :width])
+
+
+@pytest.mark.parametrize("queries_first", [False, True])
+def test_either_order_of_the_product_finds_the_same(queries_first):
+    random = np.random.default_rng(2)
+    vectors = torch.from_numpy(random.integers(-2, 3, (129, 32)).astype(np.float16))
+    asked = torch.from_numpy(random.integers(-2, 3, (3, 32)).astype(np.float32))
+    tile = Tile(16, 128, 32, 2, 4, 1, queries_first=queries_first)
+    expected, found = TorchShard(vectors).search(asked, 5), FusedShard(vectors, (tile,)).search(asked, 5)
+    assert torch.equal(found.ids, expected.ids) and torch.equal(found.scores, expected.scores)
+    eight_bit = EightBitShard(to_eight_bit(vectors), vectors, 64, (tile,)).search(asked, 5)
+    assert torch.allclose(eight_bit.scores, expected.scores)
 
 
 @pytest.mark.parametrize(("chunks", "count"), [(5, 11), (300, 4)])
