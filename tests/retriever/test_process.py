@@ -81,7 +81,7 @@ def test_a_build_that_cannot_write_says_so_in_a_sentence(tmp_path, write_corpus,
     )
     result = subprocess.run([sys.executable, "-c", little_room], capture_output=True, text=True, timeout=60)
     assert result.returncode == 1
-    assert "[index] File too large. When that is put right," in result.stderr
+    assert f"[index] {tmp_path / 'index'}: File too large. When that is put right," in result.stderr
     assert "Traceback" not in result.stderr
 
 

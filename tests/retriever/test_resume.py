@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from parallelsearch.errors import ConfigurationError
+from retriever.encoders.resolve import with_rules
 from retriever.index.build import build
 from retriever.index.manifest import read_manifest, verify_files
 from retriever.index.opened import open_index
@@ -105,6 +107,48 @@ def test_a_build_that_is_killed_while_it_publishes_publishes_the_same_index(dist
 def test_a_build_that_is_killed_at_any_change_of_a_file_goes_on_to_the_same_index(disturb):
     served, _, disturbed = disturb
     assert disturbed(served) > 20
+
+
+def another(name, plan, write_corpus, rows, tmp_path):
+    """The plan with one thing changed."""
+    if name == "corpus":
+        return replace(plan, sources=(write_corpus(rows[1:6], "other.jsonl"),))
+    if name == "--block-passages":
+        return replace(plan, block_passages=3)
+    if name == "configuration of the encoder":
+        folder = tmp_path / "encoder"
+        shutil.copytree(plan.encoder.path, folder)
+        (folder / "tokenizer_config.json").write_text((folder / "tokenizer_config.json").read_text() + " ")
+        return replace(plan, encoder=replace(plan.encoder, path=folder))
+    field, value = {"pooling": ("pooling", "cls"), "prefix": ("passage_prefix", "p: "), "length": ("max_tokens", 9)}[name]
+    return replace(plan, encoder=with_rules(plan.encoder, replace(plan.encoder.identity.rules, **{field: value})))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("corpus", "corpus"),
+        ("pooling", "pooling of the encoder"),
+        ("prefix", "passage prefix of the encoder"),
+        ("length", "max tokens of the encoder"),
+        ("configuration of the encoder", "configuration of the encoder"),
+        ("--block-passages", "--block-passages"),
+    ],
+)
+def test_what_was_encoded_for_another_build_is_never_gone_on_with(
+    change, told, tmp_path, write_corpus, rows, minilm, killer, capsys
+):
+    plan = BuildPlan((write_corpus(rows[:5]),), tmp_path / "killed", minilm, block_passages=2)
+    for changes in itertools.count(1):
+        if len(list(plan.out.glob(".building/block-*.npy"))) == 3:
+            break
+        assert not killer.reaches_end(lambda: build(plan), plan.out, changes)
+    changed = another(change, plan, write_corpus, rows, tmp_path)
+    capsys.readouterr()
+    build(changed)
+    assert f"the build that did not end was of another {told}: " in capsys.readouterr().err
+    build(replace(changed, out=tmp_path / "undisturbed"))
+    assert content(plan.out) == content(tmp_path / "undisturbed")
 
 
 def start(corpus, out):

@@ -30,7 +30,9 @@ BUNDLED_FILES = {
 }
 _IDENTITY_FILES = (
     "*.safetensors",
+    "*/*.safetensors",  # of layers behind the pooling
     "pytorch_model*.bin",
+    "*/pytorch_model*.bin",
     "tokenizer.json",
     "vocab.txt",
     "sentencepiece.bpe.model",
@@ -64,6 +66,12 @@ def resolve(name: str) -> ResolvedEncoder:
 
 def with_rules(resolved: ResolvedEncoder, rules: EncoderRules) -> ResolvedEncoder:
     return replace(resolved, identity=replace(resolved.identity, rules=rules))
+
+
+def configuration_sha256(resolved: ResolvedEncoder) -> str:
+    """Of every small file that may change what the encoder makes of a text; empty for one that is a single file."""
+    files = (path for pattern in ("*.json", "*.txt") for path in resolved.path.rglob(pattern))
+    return joint_sha256(sorted(files)) if resolved.path.is_dir() else ""
 
 
 def _bundled_file(name: str) -> Path:

@@ -18,6 +18,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch
+from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
 from retriever.encoders.identity import EncoderIdentity
 
 MANIFEST_FILE, BUILDING_FOLDER = "manifest.json", ".building"
@@ -112,6 +113,10 @@ def fingerprint_of(encoder: EncoderIdentity, kind: Kind, effort: Effort, files: 
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
+def version_of(fingerprint: str) -> str:
+    return fingerprint[:16]
+
+
 def record(path: Path) -> FileRecord:
     with path.open("rb") as file:
         return FileRecord(path.name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
@@ -125,11 +130,11 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_FILE
     build = f"parallelsearch index build CORPUS --out {folder}"
-    if not path.exists():
-        state = "holds an unfinished build" if (folder / BUILDING_FOLDER).exists() else "holds no index"
-        raise ConfigurationError(f"{folder} {state}. Build it with: {build}")
     try:
         manifest = _ADAPTER.validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        state = "holds an unfinished build" if (folder / BUILDING_FOLDER).exists() else "holds no index"
+        raise ConfigurationError(f"{folder} {state}. Build it with: {build}") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read ({error.strerror}). Check its permissions.") from None
     except ValidationError as error:
@@ -138,7 +143,26 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigurationError(f"{path} is damaged ({where}: {first['msg']}). Build the index again: {build}") from None
     if manifest.format != FORMAT:
         raise ConfigurationError(f"{path} has format {manifest.format}, this release reads {FORMAT}. Build it again: {build}")
+    if damage := _damage(manifest):
+        raise ConfigurationError(f"{path} is damaged ({damage}). Build the index again: {build}")
     return manifest
+
+
+def _damage(manifest: Manifest) -> str:
+    """What in it does not belong to the rest; empty where all does."""
+    needed = {
+        PASSAGES_FILE,
+        OFFSETS_FILE,
+        file_of(manifest.kind),
+        *(LEXICAL_FILES if manifest.lexical and manifest.passages else ()),
+    }
+    if missing := sorted(needed - {file.name for file in manifest.files}):
+        return f"files: {missing[0]} is not among them"
+    if manifest.fingerprint != fingerprint_of(manifest.encoder, manifest.kind, manifest.effort, manifest.files):
+        return "fingerprint: it is of another encoder, kind, effort or other files"
+    if manifest.version != version_of(manifest.fingerprint):
+        return "version: it is not that of the fingerprint"
+    return ""
 
 
 def to_json(manifest: Manifest) -> str:
@@ -172,14 +196,17 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
     """Compares every file of the index with the manifest.
 
     Raises:
-        IndexMismatch: a file is missing or has other bytes.
+        IndexMismatch: a file is missing, cannot be read or has other bytes.
     """
     for expected in manifest.files:
         path = folder / manifest.version / expected.name
         again = f"Restore the file, or build the index again: parallelsearch index build CORPUS --out {folder}"
-        if not path.exists():
-            raise IndexMismatch(f"{path} is missing, but {folder / MANIFEST_FILE} lists it. {again}")
-        found = record(path)
+        try:
+            found = record(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise IndexMismatch(f"{path} is missing, but {folder / MANIFEST_FILE} lists it. {again}") from None
+        except OSError as error:
+            raise IndexMismatch(f"{path} cannot be read ({error.strerror}). {again}") from None
         if found != expected:
             what = f"{found.bytes} bytes, sha256 {found.sha256[:12]}"
             raise IndexMismatch(

@@ -24,6 +24,7 @@ from retriever.index.manifest import (
     publish,
     record,
     sync_folder,
+    version_of,
     write_manifest,
 )
 from retriever.index.plan import BuildPlan, CorpusSource
@@ -53,7 +54,7 @@ def describe(
     with Progress("hashing the index"):
         files = tuple(record(data / name) for name in names)
     fingerprint = fingerprint_of(encoder, plan.kind, effort, files)
-    version = fingerprint[:16]
+    version = version_of(fingerprint)
     return Manifest(
         format=FORMAT,
         fingerprint=fingerprint,

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
-from retriever.encoders.resolve import ResolvedEncoder
+from retriever.encoders.resolve import ResolvedEncoder, configuration_sha256
 from retriever.index.manifest import BUILDING_FOLDER, FileRecord
 from retriever.index.plan import BuildPlan, CorpusSource
 from retriever.index.progress import say
@@ -36,44 +37,63 @@ def only_builder(out: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigurationError(f"Another build works in {out}. Wait until it ends, or choose another folder.") from None
+        with _named(out):
+            yield
+
+
+@contextmanager
+def _named(out: Path) -> Iterator[None]:
+    """A full disk does not say which: the error of a write names no file."""
+    try:
         yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(out)) from error
 
 
 def staging_of(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
     """The work folder: the old one if it was begun for the same build, else an empty one."""
     staging = plan.out / BUILDING_FOLDER
-    if _begun_for(plan, sources):
+    begun, wanted = _begun(plan), _needs(plan, sources)
+    if begun == wanted:
         say("going on with a build that did not end")
         return staging
+    if begun is not None:
+        other = ", ".join(name for name, value in wanted.items() if begun.get(name) != value)
+        say(f"the build that did not end was of another {other}: what it encoded is thrown away, and all is encoded anew")
     shutil.rmtree(staging, ignore_errors=True)
     (staging / DATA_FOLDER).mkdir(parents=True)
-    (staging / _PLAN_FILE).write_bytes(_written(plan, sources))
+    (staging / _PLAN_FILE).write_bytes(orjson.dumps(wanted))
     return staging
 
 
 def discard_staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> None:
     """Removes what this build left, if it was killed when it had published; what another one can go on with stays for it."""
-    staging = plan.out / BUILDING_FOLDER
-    if _begun_for(plan, sources) or not (staging / _PLAN_FILE).exists():
-        shutil.rmtree(staging, ignore_errors=True)
+    if _begun(plan) in (None, _needs(plan, sources)):
+        shutil.rmtree(plan.out / BUILDING_FOLDER, ignore_errors=True)
 
 
-def _begun_for(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> bool:
-    begun = plan.out / BUILDING_FOLDER / _PLAN_FILE
-    return begun.exists() and begun.read_bytes() == _written(plan, sources)
+def _begun(plan: BuildPlan) -> dict[str, Any] | None:
+    """What the build needs that lies in the work folder; None where there is none."""
+    try:
+        found = orjson.loads((plan.out / BUILDING_FOLDER / _PLAN_FILE).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _written(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> bytes:
-    """What blocks depend on."""
+def _needs(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> dict[str, Any]:
+    """What blocks depend on, by what it is called to whoever changed it."""
     encoder = plan.encoder.identity
-    return orjson.dumps(
-        {
-            "sources": [file.sha256 for file in sources],
-            "encoder": [encoder.digest, asdict(encoder.rules)],
-            "block": plan.block_passages,
-            "precision": plan.precision,
-        }
-    )
+    return {
+        "corpus": [file.sha256 for file in sources],
+        "encoder": encoder.digest,
+        "configuration of the encoder": configuration_sha256(plan.encoder),
+        **{f"{name.replace('_', ' ')} of the encoder": value for name, value in asdict(encoder.rules).items()},
+        "--block-passages": plan.block_passages,
+        "--precision": plan.precision,
+    }
 
 
 def ingest(source: CorpusSource, staging: Path, data: Path, encoder: ResolvedEncoder) -> None:

@@ -36,10 +36,10 @@ def verify_once(folder: Path, manifest: Manifest) -> None:
 
 
 def _stamps(data: Path, manifest: Manifest) -> Stamps | None:
-    """None where a file is missing."""
+    """None where one is missing or out of reach."""
     try:
         found = {file.name: (data / file.name).stat() for file in manifest.files}
-    except FileNotFoundError:
+    except OSError:
         return None
     return {name: [stat.st_size, stat.st_mtime_ns, stat.st_ino] for name, stat in found.items()}
 
