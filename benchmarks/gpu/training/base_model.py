@@ -1,6 +1,6 @@
-"""Makes $TRAIN/models/base (SmolLM2-135M-Instruct, dequantised) and models/bundled (the bundled adapter merged into it).
+"""Makes $TRAIN/models/base (SmolLM2-135M-Instruct, dequantised), and a model of each adapter by merging it into that.
 
-usage: base_model.py TRAIN ADAPTER
+usage: base_model.py TRAIN NAME=ADAPTER …
 """
 
 import shutil
@@ -22,12 +22,13 @@ def save(model, target, like):
 
 
 def main():
-    train, adapter = Path(sys.argv[1]), Path(sys.argv[2])
+    train = Path(sys.argv[1])
     model = AutoModelForCausalLM.from_pretrained(train / "gguf", gguf_file="base.gguf", dtype=torch.bfloat16)
     save(model, train / "models" / "base", train / "hf")
-    plain = AutoModelForCausalLM.from_pretrained(train / "models" / "base", dtype=torch.float32)
-    merged = PeftModel.from_pretrained(plain, str(adapter)).merge_and_unload().to(torch.bfloat16)
-    save(merged, train / "models" / "bundled", train / "hf")
+    for name, _, adapter in (pair.partition("=") for pair in sys.argv[2:]):
+        plain = AutoModelForCausalLM.from_pretrained(train / "models" / "base", dtype=torch.float32)
+        merged = PeftModel.from_pretrained(plain, adapter).merge_and_unload().to(torch.bfloat16)
+        save(merged, train / "models" / name, train / "hf")
 
 
 if __name__ == "__main__":

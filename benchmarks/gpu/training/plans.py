@@ -22,7 +22,7 @@ def cold_start(name, data, **lora):
         "data": data,
         "epochs": 2,
         "batch": 64,
-        "micro_batch": 8,
+        "micro_batch": 4,
         "learning_rate": 2e-4,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
@@ -73,7 +73,7 @@ def reinforce(
     }
 
 
-LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "micro_batch": 4, "learning_rate": 1e-3}
+LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "learning_rate": 1e-3}
 START = "cold-mixed"
 MIXED = START if (Path(os.environ.get("TRAIN", "/nowhere")) / "models" / START).is_dir() else f"run:{START}"
 BOUNDARY = "boundary.jsonl"
@@ -85,7 +85,7 @@ GRID = sorted(
 
 PLANS = {
     # The start that has not learnt the boundary; then the twins, whose adapters are kept.
-    "start": [cold_start(START, "cold_mixed.jsonl")],
+    "start": [cold_start(START, "cold_mixed.jsonl", **LORA | {"lora": {"rank": 8, "alpha": 16}, "micro_batch": 8})],
     "twins": [
         cold_start("cold-sequential", "cold_sequential.jsonl", **LORA),
         cold_start("cold-parallel", "cold_parallel.jsonl", **LORA),
