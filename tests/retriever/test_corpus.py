@@ -83,6 +83,18 @@ def test_a_broken_row_of_parquet_is_named(tmp_path):
         passages(path)
 
 
+@pytest.mark.parametrize(("start", "end"), [(2_000, 5_000), (-60, -20)], ids=["data", "footer"])
+def test_parquet_with_broken_bytes_is_one_line_that_says_to_write_it_again(tmp_path, start, end):
+    path = tmp_path / "c.parquet"
+    rows = [{**ROW, "id": str(number), "text": f"passage {number}"} for number in range(5_000)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    content = bytearray(path.read_bytes())
+    content[start:end] = b"\xa5" * (end - start)
+    path.write_bytes(content)
+    with pytest.raises(CorpusError, match=r"c\.parquet: is not a readable parquet file \([^\n]*\)\. Write it again\.$"):
+        list(read_corpus([path]))
+
+
 def test_a_row_of_parquet_that_is_no_text_is_named(tmp_path):
     path = tmp_path / "c.parquet"
     table = pyarrow.Table.from_pylist([{**ROW, "id": str(n), "text": "here" if n == 3 else "text"} for n in range(6)])

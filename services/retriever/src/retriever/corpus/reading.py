@@ -160,8 +160,11 @@ def _parquet_rows(path: Path) -> Iterator[tuple[Place, Mapping[str, Any]]]:
                 for row in _decoded(batch, path, number):
                     number += 1
                     yield Place(path, number), row
-    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        raise CorpusError(f"{path}: is not a readable parquet file ({error}). Write it again.") from None
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        what = " ".join(str(error).split())  # Arrow calls bytes that it cannot unpack an OSError, over several lines
+        raise CorpusError(f"{path}: is not a readable parquet file ({what}). Write it again.") from None
 
 
 def _decoded(batch: Any, path: Path, before: int) -> list[Mapping[str, Any]]:
