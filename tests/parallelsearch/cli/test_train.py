@@ -2,9 +2,16 @@ import json
 
 import httpx2
 import pytest
+from live import live
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from typer.testing import CliRunner
 
+from parallelsearch.cli.main import create_app
 from parallelsearch.clients.trainer import TrainerClient
 from parallelsearch.errors import InvalidInput, NotFound, UpstreamUnavailable
+from parallelsearch.schemas.training import RunState
 
 SPEC = {"kind": "supervised", "name": "small", "model": "base", "data": "cold.jsonl"}
 RUN = {"id": "run-1", "state": "queued", "spec": SPEC, "created_at": "2026-11-28T00:00:00"}
@@ -33,7 +40,17 @@ def trainer(request):
         if sent != SPEC:
             return httpx2.Response(422, json={"detail": "odd: Extra inputs are not permitted"})
         return httpx2.Response(201, json=RUN | {"detail": request.headers.get("idempotency-key", "")})
-    return httpx2.Response(200, json={"runs": [RUN]} if path.endswith("training-runs") else RUN)
+    return httpx2.Response(200, json=page(request.url.params) if path.endswith("training-runs") else RUN)
+
+
+def page(asked):
+    """Of 2,500 runs, of which those in another state than `queued` are none."""
+    first, limit = int(asked.get("cursor", "run-0").removeprefix("run-")) + 1, int(asked["limit"])
+    if "failed" in asked.get_list("state"):
+        return {"runs": [], "next": None}
+    last = min(first + limit - 1, 2_500)
+    runs = [RUN | {"id": f"run-{number}"} for number in range(first, last + 1)]
+    return {"runs": runs, "next": f"run-{last}" if last < 2_500 else None}
 
 
 @pytest.fixture
@@ -44,13 +61,39 @@ def client():
 def test_runs_are_submitted_listed_shown_and_cancelled(client):
     assert client.submit(SPEC, "key").detail == "key"
     assert client.dry_run(SPEC).shell == "a"
-    assert [run.id for run in client.list().runs] == ["run-1"]
+    assert [run.id for run in client.list(limit=2).runs] == ["run-1", "run-2"]
     assert client.show("run-1").spec.name == "small"
     assert client.cancel("run-1").id == "run-1"
     assert client.promote("run-1", 5).version == "2"
     assert [step.step for step in client.metrics("run-1", since=1).steps] == [2]
     assert [checkpoint.step for checkpoint in client.checkpoints("run-1").checkpoints] == [5]
     assert "".join(client.logs("run-1", follow=True)) == "follow=true\n"
+
+
+@pytest.mark.parametrize(("limit", "more"), [(1, True), (1_000, True), (2_001, True), (2_500, False), (9_999, False)])
+def test_a_list_takes_as_many_pages_as_it_needs(client, limit, more):
+    found = client.list(limit=limit)
+    assert [run.id for run in found.runs] == [f"run-{number}" for number in range(1, min(limit, 2_500) + 1)]
+    assert (found.next is not None) == more
+    assert client.list([RunState.FAILED], limit=limit).runs == []
+
+
+def test_the_command_lists_by_state_and_says_that_there_are_more_where_no_platform_was_started(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARALLELSEARCH_STATE_DIR", str(tmp_path / "none"))
+    monkeypatch.delenv("ADMIN_TOKEN", raising=False)
+
+    def answer(request):
+        return JSONResponse(page(httpx2.QueryParams(request.url.query)))
+
+    with live(Starlette(routes=[Route("/v1/training-runs", answer)])) as server:
+        asked = (["--limit", "3"], ["--state", "failed", "--state", "cancelled"], ["--state", "done"])
+        some, none, wrong = (CliRunner().invoke(create_app(), ["train", "list", "--url", server.url, *more]) for more in asked)
+
+    assert [line.split()[0] for line in some.stdout.splitlines()] == ["run-1", "run-2", "run-3"]
+    assert "--limit shows more" in some.stderr
+    assert none.output == ""
+    assert (wrong.exit_code, "'done' is not one of 'queued', 'running'" in wrong.stderr) == (2, True)
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_the_trainer_refuses_is_told_in_its_words(client):

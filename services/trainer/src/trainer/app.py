@@ -20,6 +20,7 @@ from trainer.launchers.interface import Launcher
 from trainer.launchers.local import LocalLauncher
 from trainer.launchers.ray import RayLauncher
 from trainer.progress import Progress
+from trainer.readiness import RecordProbe
 from trainer.service import TrainingRuns
 from trainer.settings import TrainerSettings
 from trainer.store import RECORD, Store
@@ -49,9 +50,12 @@ def create_app(
 ) -> FastAPI:
     """The application; launchers and the way to the policy can be stood in for."""
 
+    ready = RecordProbe()
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         store, jobs = Store(settings.runs_dir / RECORD), JobBuilder(settings)
+        ready.store = store
         known = default_launchers(settings) if launchers is None else launchers
         runs = TrainingRuns(store, jobs, known, settings.max_running)
         progress = Progress(jobs)
@@ -62,6 +66,8 @@ def create_app(
             await watching
         store.close()
 
-    app = create_service("ParallelSearch trainer", errors=ParallelSearchError, lifespan=lifespan, description=DESCRIPTION)
+    app = create_service(
+        "ParallelSearch trainer", errors=ParallelSearchError, lifespan=lifespan, ready=ready, description=DESCRIPTION
+    )
     app.include_router(router)
     return app

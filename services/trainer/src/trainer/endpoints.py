@@ -9,9 +9,11 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from parallelsearch.schemas.training import (
+    MAX_LISTED,
     CheckpointList,
     DryRun,
     Promotion,
+    RunState,
     TrainingMetrics,
     TrainingRun,
     TrainingRunList,
@@ -22,6 +24,9 @@ from trainer.logs import begin, follow, read_all
 
 router = APIRouter(prefix="/v1/training-runs", tags=["training runs"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+States = Annotated[tuple[RunState, ...], Query(description="Only runs in this state, or in one of several: `state=a&state=b`.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LISTED)]
+Cursor = Annotated[str | None, Query(min_length=1, max_length=64, description="`next` of the page before.")]
 
 
 @router.post("", status_code=201, dependencies=[Admin])
@@ -37,8 +42,10 @@ def dry_run(spec: TrainingRunSpec, runs: Runs) -> DryRun:
 
 
 @router.get("")
-def list_runs(runs: Runs) -> TrainingRunList:
-    return TrainingRunList(runs=[run.to_wire() for run in runs.store.list()])
+def list_runs(runs: Runs, state: States = (), limit: Limit = 100, cursor: Cursor = None) -> TrainingRunList:
+    """Runs, the newest first; `next` is the `cursor` of those that follow."""
+    page = runs.store.page(state, limit=limit, after=cursor)
+    return TrainingRunList(runs=[run.to_wire() for run in page.runs], next=page.next)
 
 
 @router.get("/{run_id}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from prometheus_client import Gauge
 
 from parallelsearch.schemas.training import RunState, StepMetrics
-from trainer.store import Run
 
 RUNS = Gauge("parallelsearch_training_runs", "Training runs", ["state"])
 STEP = Gauge("parallelsearch_training_step", "Last whole step", ["run"])
@@ -25,10 +23,9 @@ BY_KIND = {"exact_match": EXACT_MATCH, "decomposed": DECOMPOSED, "searches": SEA
 OF_RUN = (STEP, FLAGS, REWARD, EXACT_MATCH, DECOMPOSED, SEARCHES, WRONG_WITH_EVIDENCE, EXCLUDED, KL)
 
 
-def show_states(runs: Iterable[Run]) -> None:
-    counts = Counter(run.state for run in runs)
+def show_states(counts: Mapping[str, int]) -> None:
     for state in RunState:
-        RUNS.labels(state).set(counts[state])
+        RUNS.labels(state).set(counts.get(state, 0))
 
 
 def show_step(run_id: str, step: StepMetrics, flags: int) -> None:

@@ -1,21 +1,21 @@
-"""Training runs in SQLite: what was asked for and where it stands. Every change of state goes through `Store.move`."""
+"""Training runs as they are recorded: what was asked for and where it stands. Every change of state goes through `Store.move`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 from pydantic import ValidationError
-from sqlalchemy import JSON, String, create_engine, event, select, update
-from sqlalchemy.exc import DatabaseError, IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy import JSON, Index, String, func, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from parallelsearch.errors import ConfigurationError, Gone, UpstreamUnavailable
+from parallelsearch.errors import Gone, InvalidInput
 from parallelsearch.schemas.training import SPEC, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
+from trainer.database import Database
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +60,14 @@ class Run:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the runs, and the id after which the next page begins: None where there is none."""
+
+    runs: tuple[Run, ...]
+    next: str | None
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -82,6 +90,8 @@ class _Row(_Base):
     idempotency_key: Mapped[str | None] = mapped_column(unique=True, default=None)
     last_log_lines: Mapped[list[str]] = mapped_column(JSON, default=list)
     flags: Mapped[list[str]] = mapped_column(JSON, default=list)
+
+    __table_args__ = (Index("ix_training_runs_by_state", "state", "created_at", "id"),)
 
 
 def _run(row: _Row) -> Run:
@@ -111,26 +121,16 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigurationError: the file is damaged, held by another process, or of another version."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 10})
-        event.listen(self._engine, "connect", lambda connection, _: connection.execute("PRAGMA journal_mode=WAL"))
+        self._database = Database(path)
         self._unreadable: set[str] = set()
-        try:
-            self._prepare()
-        except DatabaseError as error:
-            self.close()
-            raise _unusable(path, str(error.orig)) from None
-
-    def _prepare(self) -> None:
-        _Base.metadata.create_all(self._engine)
-        with self._engine.connect() as connection:
-            connection.execute(select(_Row).limit(1))
-            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-            if found != "ok":
-                raise DatabaseError("PRAGMA quick_check", None, ValueError(found))
+        self._database.prepare(_Base)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
+
+    def look(self) -> None:
+        """Raises UpstreamUnavailable: the record cannot be read, or takes no change, now."""
+        self._database.look(_Base)
 
     def add(self, run: Run) -> Run:
         """Stores a new run; if its idempotency key is taken, gives back the run that has it."""
@@ -144,7 +144,7 @@ class Store:
             flags=[],
         )
         try:
-            with self._writing() as session:
+            with self._database.writing() as session:
                 session.add(row)
         except IntegrityError:
             if run.idempotency_key is not None and (stored := self.with_key(run.idempotency_key)):
@@ -154,22 +154,43 @@ class Store:
 
     def get(self, run_id: str) -> Run | None:
         """Raises Gone: it is of another version, whose specifications are not read any more."""
-        with self._reading() as session:
+        with self._database.reading() as session:
             row = session.get(_Row, run_id)
             return _run(row) if row else None
 
     def with_key(self, idempotency_key: str) -> Run | None:
-        with self._reading() as session:
+        with self._database.reading() as session:
             row = session.scalars(select(_Row).where(_Row.idempotency_key == idempotency_key)).one_or_none()
             return _run(row) if row else None
 
     def list(self, *states: RunState) -> list[Run]:
-        """Runs in the order of their submission; all, or those in `states`. One that cannot be read is left out, and said once."""
-        query = select(_Row).order_by(_Row.created_at, _Row.id)
+        """Those in `states`, in the order of their submission. One that cannot be read is left out, and said once."""
+        query = select(_Row).where(_Row.state.in_(states)).order_by(_Row.created_at, _Row.id)
+        with self._database.reading() as session:
+            return list(self._readable(session.scalars(query)))
+
+    def page(self, states: Collection[RunState] = (), *, limit: int, after: str | None = None) -> Page:
+        """The newest `limit` runs, of all or of those in `states`; with `after`, those that come after the run of this id.
+
+        Raises:
+            InvalidInput: there is no such run.
+        """
+        query = select(_Row).order_by(_Row.created_at.desc(), _Row.id.desc()).limit(limit + 1)
         if states:
             query = query.where(_Row.state.in_(states))
-        with self._reading() as session:
-            return list(self._readable(session.scalars(query)))
+        with self._database.reading() as session:
+            if after is not None:
+                last = session.execute(select(_Row.created_at, _Row.id).where(_Row.id == after)).one_or_none()
+                if last is None:
+                    raise InvalidInput("cursor: there is no such place in the list; take `next` of an answer.")
+                query = query.where(tuple_(_Row.created_at, _Row.id) < tuple(last))
+            rows = session.scalars(query).all()
+            return Page(tuple(self._readable(rows[:limit])), rows[limit - 1].id if len(rows) > limit else None)
+
+    def counts(self) -> Mapping[str, int]:
+        """How many runs there are of each state that has some."""
+        with self._database.reading() as session:
+            return dict(session.execute(select(_Row.state, func.count()).group_by(_Row.state)).all())
 
     def _readable(self, rows: Iterable[_Row]) -> Iterator[Run]:
         for row in rows:
@@ -200,34 +221,7 @@ class Store:
     def set_flags(self, run: Run, flags: tuple[str, ...]) -> None:
         self._changed(update(_Row).where(_Row.id == run.id).values(flags=list(flags)))
 
-    @contextmanager
-    def _reading(self) -> Iterator[Session]:
-        """Raises UpstreamUnavailable: the file cannot be read now."""
-        try:
-            with Session(self._engine) as session:
-                yield session
-        except DatabaseError as error:
-            raise UpstreamUnavailable(f"Training runs cannot be read: {error.orig}. See to TRAINER_RUNS_DIR.") from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        """Raises UpstreamUnavailable: a full disk, say, takes no change now. IntegrityError: the row is there already."""
-        try:
-            with Session(self._engine) as session, session.begin():
-                yield session
-        except IntegrityError:
-            raise
-        except DatabaseError as error:
-            raise UpstreamUnavailable(f"Training runs cannot be recorded: {error.orig}. See to TRAINER_RUNS_DIR.") from error
-
     def _changed(self, statement: object) -> bool:
-        with self._writing() as session:
+        with self._database.writing() as session:
             result = session.execute(statement)  # type: ignore[call-overload]
             return bool(result.rowcount)
-
-
-def _unusable(path: Path, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"TRAINER_RUNS_DIR: {path}, the record of all runs, cannot be used: {' '.join(reason.split()).rstrip('.')}. "
-        "End what else has it open, or put a copy of it back; without the file the trainer begins anew and knows no run of before."
-    )

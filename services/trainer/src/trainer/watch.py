@@ -28,9 +28,8 @@ class Doctor:
 
     def visit(self) -> None:
         """Shows the steps of running runs in the metrics; flags, or as configured stops, those in which a signature shows."""
-        everyone = self.runs.store.list()
-        metrics.show_states(everyone)
-        running = [run for run in everyone if run.state is RunState.RUNNING]
+        metrics.show_states(self.runs.store.counts())
+        running = self.runs.store.list(RunState.RUNNING)
         for run in running:
             self.runs.apart(self._look_at, run)
         for run_id in set(self._seen) - {run.id for run in running}:

@@ -10,6 +10,7 @@ import orjson
 import typer
 
 from parallelsearch.errors import InvalidInput
+from parallelsearch.schemas.training import RunState
 
 if TYPE_CHECKING:
     from parallelsearch.clients.trainer import TrainerClient
@@ -41,11 +42,18 @@ def submit(
     typer.echo(_client(url).submit(wanted, key).id)
 
 
-def list_runs(url: str | None = URL) -> None:
-    """One line for each run, the oldest first."""
-    for run in _client(url).list().runs:
+def list_runs(
+    state: list[RunState] = typer.Option([], "--state", help="Only runs in this state; may be given several times."),
+    limit: int = typer.Option(100, "--limit", min=1, help="So many at most."),
+    url: str | None = URL,
+) -> None:
+    """One line for each run, the newest first."""
+    found = _client(url).list(state, limit=limit)
+    for run in found.runs:
         flags = f"  ⚑ {len(run.flags)}" if run.flags else ""
         typer.echo(f"{run.id}  {run.state:<9}  {run.spec.kind:<13}  {run.created_at[:19]}  {run.spec.name}{flags}")
+    if found.next:
+        typer.echo(f"There are more than these {limit}; --limit shows more.", err=True)
 
 
 def show(run_id: str = RUN, url: str | None = URL) -> None:
@@ -97,7 +105,9 @@ def _client(url: str | None) -> TrainerClient:
 
     environment, settings = here.environment(), here.settings()
     address = url or environment.get(TRAINER_URL) or settings.endpoints["trainer"].url
-    return TrainerClient(address, token=environment.get(ADMIN_TOKEN) or settings.state.read_admin_token())
+    # Where no platform was started there is no token of its own, and reading needs none.
+    own = settings.state.read_admin_token() if settings.state.admin_token.is_file() else ""
+    return TrainerClient(address, token=environment.get(ADMIN_TOKEN) or own)
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import httpx2
@@ -11,7 +11,16 @@ from pydantic import BaseModel, ValidationError
 
 from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check
 from parallelsearch.errors import InvalidInput, UpstreamUnavailable
-from parallelsearch.schemas.training import CheckpointList, DryRun, Promotion, TrainingMetrics, TrainingRun, TrainingRunList
+from parallelsearch.schemas.training import (
+    MAX_LISTED,
+    CheckpointList,
+    DryRun,
+    Promotion,
+    RunState,
+    TrainingMetrics,
+    TrainingRun,
+    TrainingRunList,
+)
 
 M = TypeVar("M", bound=BaseModel)
 NAME = "trainer"
@@ -48,8 +57,15 @@ class TrainerClient:
     def dry_run(self, spec: dict[str, Any]) -> DryRun:
         return self._ask(DryRun, "POST", "training-runs/dry-run", json=spec, timeout=CHANGE_TIMEOUT_S)
 
-    def list(self) -> TrainingRunList:
-        return self._ask(TrainingRunList, "GET", "training-runs")
+    def list(self, states: Sequence[RunState] = (), *, limit: int = MAX_LISTED) -> TrainingRunList:
+        """The newest `limit` runs, of all or of those in `states`, over as many pages as that takes."""
+        runs: list[TrainingRun] = []
+        cursor: str | None = ""
+        while cursor is not None and len(runs) < limit:
+            asked = {"state": states, "limit": min(limit - len(runs), MAX_LISTED)} | ({"cursor": cursor} if cursor else {})
+            page = self._ask(TrainingRunList, "GET", "training-runs", params=asked)
+            runs, cursor = [*runs, *page.runs], page.next
+        return TrainingRunList(runs=runs, next=cursor)
 
     def show(self, run_id: str) -> TrainingRun:
         return self._ask(TrainingRun, "GET", _path(run_id))

@@ -42,6 +42,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Positive = Annotated[StrictInt, Field(ge=1)]
 Finite = Annotated[float, AllowInfNan(False)]
 Fraction = Annotated[Finite, Field(ge=0.0, le=1.0)]
+MAX_LISTED = 1_000
+"""Runs in one answer."""
 MAX_PROMPTS = 1_000_000
 MAX_SAMPLES = 1_024
 """Of more equal rewards the mean is not exact where it is learnt from."""
@@ -250,7 +252,10 @@ class TrainingRun(WireModel):
 
 
 class TrainingRunList(WireModel):
+    """`next` is the cursor of the runs that follow; null where there are none."""
+
     runs: list[TrainingRun]
+    next: str | None = None
 
 
 class DryRun(WireModel):
