@@ -1,5 +1,6 @@
 """A trainer over real processes: where OpenRLHF would be started, a shell script of the test stands in."""
 
+import subprocess
 from contextlib import ExitStack
 
 import openrlhf_agent
@@ -31,6 +32,18 @@ def start_trainer(platform):
 
         yield start
     platform.end_runs()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

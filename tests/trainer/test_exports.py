@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from contextlib import suppress
 
 import numpy as np
@@ -56,18 +55,6 @@ def test_the_last_whole_ones_are_kept_by_number_of_step(tmp_path):
     drop_torn(tmp_path)
     assert [export.step for export in exports(tmp_path)] == [20, 100]
     assert (tmp_path / "_actor").is_dir()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of two megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_when_the_disk_fills_the_last_good_checkpoint_stays_and_the_run_says_why(start_trainer, platform, small_disk):

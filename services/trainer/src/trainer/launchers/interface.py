@@ -15,8 +15,8 @@ MAX_READ = 1_000_000
 # Once the command is over, what it left behind may hold its output open for DRAIN_S and no longer.
 DRAIN_S = 3
 TEE = (
-    'mkdir -p "$(dirname "$0")"; at=$(mktemp -d); mkfifo "$at/said"; tee -a "$0" < "$at/said" & tee=$!; '
-    '"$@" > "$at/said" 2>&1; code=$?; echo $code > "$0.code"; rm -r "$at"; '
+    'mkdir -p "$(dirname "$0")"; echo "    " > "$0.code"; at=$(mktemp -d); mkfifo "$at/said"; tee -a "$0" < "$at/said" & tee=$!; '
+    '"$@" > "$at/said" 2>&1; code=$?; echo $code 1<> "$0.code"; rm -r "$at"; '
     f"{{ sleep {DRAIN_S}; kill $tee; }} > /dev/null 2>&1 & timer=$!; wait $tee 2> /dev/null; kill $timer 2> /dev/null; exit $code"
 )
 

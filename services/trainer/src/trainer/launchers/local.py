@@ -35,8 +35,9 @@ ENDED = "0:0"
 """The handle of a run that was over before its start was recorded."""
 NO_SPACE = 1_000_000
 LOOK_EVERY_S = 0.05
-# The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it.
-WRAPPER = 'set +e; "$@"; code=$?; echo $code > "$0.new" && mv "$0.new" "$0"; exit $code'
+# The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it, in the
+# room that was taken for it beforehand: a full disk has no other.
+WRAPPER = 'set +e; echo "    " > "$0.new"; "$@"; code=$?; echo $code 1<> "$0.new" && mv "$0.new" "$0"; exit $code'
 
 
 def visible_gpus() -> tuple[str, ...]:
@@ -117,7 +118,7 @@ class LocalLauncher:
         if code == 0:
             _forget_ray(run)
             return Status(RunState.SUCCEEDED)
-        return Status(RunState.FAILED, f"The run ended with exit code {code}.")
+        return Status(RunState.FAILED, f"The run ended with exit code {code}{_and_why(run.folder)}.")
 
     def cancel(self, handle: str, run: RunFiles) -> None:
         self._end(handle, run)
@@ -154,11 +155,18 @@ def _forget_ray(run: RunFiles) -> None:
 
 
 def _why_gone(folder: Path) -> str:
-    """A full disk takes neither an exit code nor the end of a log, and a folder that is gone neither."""
+    """A folder that is gone takes no exit code, and a full disk may take none."""
     if not folder.is_dir():
         return f"their folder {folder} is gone too"
-    full = shutil.disk_usage(folder).free < NO_SPACE
-    return f"the disk of {folder} is full" if full else "they were killed"
+    return _full(folder) or "they were killed"
+
+
+def _and_why(folder: Path) -> str:
+    return f", and {full}" if (full := _full(folder)) else ""
+
+
+def _full(folder: Path) -> str:
+    return f"the disk of {folder} is full" if shutil.disk_usage(folder).free < NO_SPACE else ""
 
 
 def _leader(handle: str) -> psutil.Process | None:
