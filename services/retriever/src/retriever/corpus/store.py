@@ -23,6 +23,11 @@ OFFSETS_FILE = "offsets.u64"
 _OFFSET = np.dtype("<u8")
 
 
+def offsets_bytes(passages: int) -> int:
+    """How long `OFFSETS_FILE` is: one offset for each passage, and where the last one ends."""
+    return (passages + 1) * _OFFSET.itemsize
+
+
 class CorpusWriter:
     """Appends passages to a new store in `folder`; use as a context manager."""
 

@@ -18,7 +18,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch
-from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
+from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, offsets_bytes
 from retriever.encoders.identity import EncoderIdentity
 
 MANIFEST_FILE, BUILDING_FOLDER = "manifest.json", ".building"
@@ -143,12 +143,12 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigurationError(f"{path} is damaged ({where}: {first['msg']}). Build the index again: {build}") from None
     if manifest.format != FORMAT:
         raise ConfigurationError(f"{path} has format {manifest.format}, this release reads {FORMAT}. Build it again: {build}")
-    if damage := _damage(manifest):
+    if damage := damage_of(manifest):
         raise ConfigurationError(f"{path} is damaged ({damage}). Build the index again: {build}")
     return manifest
 
 
-def _damage(manifest: Manifest) -> str:
+def damage_of(manifest: Manifest) -> str:
     """What in it does not belong to the rest; empty where all does."""
     needed = {
         PASSAGES_FILE,
@@ -162,6 +162,11 @@ def _damage(manifest: Manifest) -> str:
         return "fingerprint: it is of another encoder, kind, effort or other files"
     if manifest.version != version_of(manifest.fingerprint):
         return "version: it is not that of the fingerprint"
+    if manifest.dimension != manifest.encoder.dimension:
+        return f"dimension: it is {manifest.dimension}, and the encoder gives {manifest.encoder.dimension}"
+    offsets = next(file.bytes for file in manifest.files if file.name == OFFSETS_FILE)
+    if offsets != offsets_bytes(manifest.passages):
+        return f"passages: {manifest.passages:,} do not fit {OFFSETS_FILE} of {offsets:,} bytes"
     return ""
 
 

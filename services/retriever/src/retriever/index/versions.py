@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from parallelsearch.errors import ConfigurationError
-from retriever.index.manifest import MANIFEST_FILE, Manifest, publish, read_manifest, verify_files
+from parallelsearch.errors import ConfigurationError, IndexMismatch
+from retriever.index.manifest import MANIFEST_FILE, Manifest, damage_of, publish, read_manifest, verify_files
 
 _VERSION = re.compile(r"[0-9a-f]{16}")
 _ADAPTER = TypeAdapter(Manifest)
@@ -45,12 +45,14 @@ def roll_back(folder: Path) -> Manifest:
 
     Raises:
         ConfigurationError: there is none.
-        IndexMismatch: its files are not what they were.
+        IndexMismatch: its manifest or its files are not what they were.
     """
     current = read_manifest(folder)
     earlier = read_version(folder, current.previous) if current.previous else None
     if earlier is None:
         raise ConfigurationError(f"{folder} keeps no version before the one that is served. Build with --keep to have more.")
+    if damage := damage_of(earlier):
+        raise IndexMismatch(f"{folder / earlier.version / MANIFEST_FILE} is damaged ({damage}). The version that is served stays.")
     verify_files(folder, earlier)
     publish(folder, earlier)
     return earlier
