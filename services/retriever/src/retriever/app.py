@@ -41,6 +41,7 @@ def open_retriever(settings: RetrieverSettings) -> Retriever:
         )
 
     places = IndexPlaces(settings.index, settings.indexes, opener, settings.serve_uploads)
+    places.check()
     reranker = None
     if settings.reranker is not None:
         reranker = Reranker(settings.reranker, settings.rerank_candidates, settings.encoder_device)

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from parallelsearch.errors import InvalidInput
+from parallelsearch.errors import ConfigurationError, InvalidInput
 from retriever.command_arguments import NAME
 from retriever.documents.files import uploads_of
 from retriever.encoders.identity import LoadedEncoder
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.index.opened import OpenIndex
+from retriever.index.progress import say
+
+_SERVED_LATER = "What is published there is served when it is reloaded, or watched (RETRIEVER_WATCH_S)."
 
 
 class Opener(Protocol):
@@ -38,6 +41,28 @@ class IndexPlaces:
     @property
     def _default_is_named(self) -> bool:
         return self.root is not None and self.default.resolve().parent == self.root.resolve()
+
+    def check(self) -> None:
+        """Says in a line where nothing is published yet; what is published there later is served when it is reloaded.
+
+        Raises:
+            ConfigurationError: the folder of the named indexes is none, cannot be read or is an index.
+        """
+        if self.root is None:
+            return
+        named = f"RETRIEVER_INDEXES: {self.root}"
+        meant = "Name the folder in which the folders of the indexes are"
+        try:
+            found = {path.name for path in self.root.iterdir()}
+        except FileNotFoundError:
+            say(f"{named} is not there yet. {_SERVED_LATER}")
+            return
+        except OSError as error:
+            raise ConfigurationError(f"{named} cannot be read ({error.strerror}). {meant}.") from None
+        if MANIFEST_FILE in found:
+            raise ConfigurationError(f"{named} is an index itself. {meant}: {self.root.parent}")
+        if not self.names() and not self._default_is_named:
+            say(f"{named} holds no index yet. {_SERVED_LATER}")
 
     def names(self) -> list[str]:
         """What is published in the folder of the named indexes, without the default one."""
