@@ -49,6 +49,14 @@ class ResolvedEncoder:
     path: Path
 
 
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """One step of an encoder: the last word of its type, and its configuration if it has one of its own."""
+
+    kind: str
+    config: dict[str, Any]
+
+
 def resolve(name: str) -> ResolvedEncoder:
     """Finds the encoder called `name` and reads its rules.
 
@@ -103,7 +111,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["*.json", "*.txt", "*.model", "*.safetensors", "1_Pooling/*"]
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors", "[0-9]_*/*"]
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
@@ -121,34 +129,60 @@ def _from_folder(name: str, folder: Path) -> ResolvedEncoder:
     if not any(path.suffix in {".safetensors", ".bin"} for path in files):
         raise ConfigurationError(f"{folder} holds no weights (*.safetensors). Name the folder of a complete model.")
     names = (name, folder.name, str(config.get("_name_or_path", "")))
-    rules = _rules(folder, config, is_e5=any(_E5.search(each) for each in names))
-    return ResolvedEncoder(
-        EncoderIdentity(name, "sentence-transformers", joint_sha256(files), int(config["hidden_size"]), rules), folder
-    )
+    modules = _modules(folder)
+    rules = _rules(folder, config, modules, is_e5=any(_E5.search(each) for each in names))
+    dimension = _dimension(int(config["hidden_size"]), modules)
+    return ResolvedEncoder(EncoderIdentity(name, "sentence-transformers", joint_sha256(files), dimension, rules), folder)
 
 
-def _rules(folder: Path, config: dict[str, Any], *, is_e5: bool) -> EncoderRules:
+def _modules(folder: Path) -> list[_Module]:
+    """What stands one behind the other in an encoder, as sentence-transformers has it."""
+    listed = _json(folder / "modules.json", missing_ok=True, kind=list)
+    found = [(str(each.get("type", "")), str(each.get("path", ""))) for each in listed if isinstance(each, dict)]
+    return [
+        _Module(kind.rsplit(".", 1)[-1], _json(folder / path / "config.json", missing_ok=True) if path else {})
+        for kind, path in found
+    ]
+
+
+def _dimension(hidden: int, modules: list[_Module]) -> int:
+    """Of the vectors that come out at the end: several ways of pooling stand side by side, and a dense layer has a width of its own."""
+    width = hidden
+    for module in modules:
+        if module.kind == "Pooling":
+            width *= max(1, len(_pooling_modes(module.config)))
+        elif module.kind == "Dense":
+            width = int(module.config.get("out_features", width))
+    return width
+
+
+def _rules(folder: Path, config: dict[str, Any], modules: list[_Module], *, is_e5: bool) -> EncoderRules:
     own = _json(folder / "config_sentence_transformers.json", missing_ok=True)
     prompts = own.get("prompts") or {}
     e5_query, e5_passage = ("query: ", "passage: ") if is_e5 else ("", "")
     limits = _json(folder / "sentence_bert_config.json", missing_ok=True)
-    modules = [str(module.get("type", "")) for module in _json(folder / "modules.json", missing_ok=True, kind=list)]
     return EncoderRules(
         query_prefix=prompts.get("query") or e5_query,
         passage_prefix=prompts.get("passage") or prompts.get("document") or e5_passage,
         pooling=_pooling(_json(folder / "1_Pooling" / "config.json", missing_ok=True)),
-        normalised=is_e5 or own.get("similarity_fn_name") != "dot" or any(each.endswith("Normalize") for each in modules),
+        normalised=is_e5 or own.get("similarity_fn_name") != "dot" or any(each.kind == "Normalize" for each in modules),
         max_tokens=int(limits.get("max_seq_length") or min(512, int(config.get("max_position_embeddings", 512)))),
     )
 
 
 def _pooling(config: dict[str, Any]) -> str:
+    return "+".join(_pooling_modes(config)) or "mean"
+
+
+def _pooling_modes(config: dict[str, Any]) -> list[str]:
+    """Several are joined."""
     if "pooling_mode" in config:
-        return str(config["pooling_mode"])
+        given = config["pooling_mode"]
+        return [str(each) for each in given] if isinstance(given, list) else [str(given)]
     chosen = [
         key.removeprefix("pooling_mode_") for key, value in config.items() if key.startswith("pooling_mode_") and value is True
     ]
-    return {"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}.get(chosen[0], chosen[0]) if chosen else "mean"
+    return [{"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}.get(each, each) for each in chosen]
 
 
 def _json(path: Path, *, missing_ok: bool = False, kind: type = dict) -> Any:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 
+from parallelsearch.errors import ConfigurationError
 from retriever.encoders.batched import BatchedEncoder, Tokens
 from retriever.encoders.identity import EncoderIdentity, Precision
 from retriever.encoders.packed import PackedBert
@@ -19,8 +21,12 @@ _PLAIN_MODULES = ["Transformer", "Pooling", "Normalize"]
 
 class SentenceEncoder(BatchedEncoder):
     def __init__(self, identity: EncoderIdentity, folder: Path, precision: Precision = "float32", device: str = "cpu") -> None:
+        """Raises ConfigurationError where the folder cannot be loaded, or gives other vectors than `identity` says."""
         super().__init__(identity, precision, device)
-        model = SentenceTransformer(str(folder), device="cpu", local_files_only=True).eval()
+        model = _loaded(folder).eval()
+        width = model.get_embedding_dimension()
+        if width not in (None, identity.dimension):
+            raise ConfigurationError(f"The encoder {identity} gives vectors of {width} dimensions, which its files do not say.")
         self._tokenizer = model.tokenizer
         names = [type(module).__name__ for module in model]
         bert, pooling = model[0].model, identity.rules.pooling
@@ -47,3 +53,11 @@ class SentenceEncoder(BatchedEncoder):
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             pooled: torch.Tensor = self._model(dict(padded) | {"modality": "text"})["sentence_embedding"]
         return pooled
+
+
+def _loaded(folder: Path) -> SentenceTransformer:
+    try:
+        return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
+        why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        raise ConfigurationError(f"{folder} cannot be loaded as an encoder ({why}).") from error
