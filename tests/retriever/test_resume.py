@@ -14,7 +14,8 @@ from dataclasses import replace
 import pytest
 
 from parallelsearch.errors import ConfigurationError
-from retriever.encoders.resolve import with_rules
+from retriever.encoders.lazy import settled_precision
+from retriever.encoders.resolve import resolve, with_rules
 from retriever.index.build import build
 from retriever.index.manifest import read_manifest, verify_files
 from retriever.index.opened import open_index
@@ -109,17 +110,27 @@ def test_a_build_that_is_killed_at_any_change_of_a_file_goes_on_to_the_same_inde
     assert disturbed(served) > 20
 
 
+def kill_encoded(plan, killer):
+    """Leaves a build of five passages with all of its three blocks."""
+    for changes in itertools.count(1):
+        if len(list(plan.out.glob(".building/block-*.npy"))) == 3:
+            break
+        assert not killer.reaches_end(lambda: build(plan), plan.out, changes)
+
+
 def another(name, plan, write_corpus, rows, tmp_path):
     """The plan with one thing changed."""
     if name == "corpus":
         return replace(plan, sources=(write_corpus(rows[1:6], "other.jsonl"),))
     if name == "--block-passages":
         return replace(plan, block_passages=3)
-    if name == "configuration of the encoder":
+    if name == "settings of the encoder":
         folder = tmp_path / "encoder"
         shutil.copytree(plan.encoder.path, folder)
         (folder / "tokenizer_config.json").write_text((folder / "tokenizer_config.json").read_text() + " ")
-        return replace(plan, encoder=replace(plan.encoder, path=folder))
+        return replace(plan, encoder=resolve(str(folder)))
+    if name == "--precision":
+        return replace(plan, precision="bfloat16")
     field, value = {"pooling": ("pooling", "cls"), "prefix": ("passage_prefix", "p: "), "length": ("max_tokens", 9)}[name]
     return replace(plan, encoder=with_rules(plan.encoder, replace(plan.encoder.identity.rules, **{field: value})))
 
@@ -131,24 +142,43 @@ def another(name, plan, write_corpus, rows, tmp_path):
         ("pooling", "pooling of the encoder"),
         ("prefix", "passage prefix of the encoder"),
         ("length", "max tokens of the encoder"),
-        ("configuration of the encoder", "configuration of the encoder"),
+        ("settings of the encoder", "settings of the encoder"),
         ("--block-passages", "--block-passages"),
+        ("--precision", "--precision"),
     ],
 )
 def test_what_was_encoded_for_another_build_is_never_gone_on_with(
     change, told, tmp_path, write_corpus, rows, minilm, killer, capsys
 ):
     plan = BuildPlan((write_corpus(rows[:5]),), tmp_path / "killed", minilm, block_passages=2)
-    for changes in itertools.count(1):
-        if len(list(plan.out.glob(".building/block-*.npy"))) == 3:
-            break
-        assert not killer.reaches_end(lambda: build(plan), plan.out, changes)
+    kill_encoded(plan, killer)
     changed = another(change, plan, write_corpus, rows, tmp_path)
     capsys.readouterr()
     build(changed)
     assert f"the build that did not end was of another {told}: " in capsys.readouterr().err
     build(replace(changed, out=tmp_path / "undisturbed"))
     assert content(plan.out) == content(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("begun", ["float32", "bfloat16"])
+def test_auto_goes_on_in_the_precision_that_was_begun_in_whatever_is_native_here(
+    begun, tmp_path, write_corpus, rows, minilm, killer, capsys
+):
+    plan = BuildPlan((write_corpus(rows[:5]),), tmp_path / "killed", minilm, block_passages=2, precision=begun)
+    kill_encoded(plan, killer)
+    (plan.out / ".building" / "block-0000002.npy").unlink()
+    capsys.readouterr()
+    build(replace(plan, precision="auto"))
+    assert "going on behind 4 encoded before" in capsys.readouterr().err
+    build(replace(plan, out=tmp_path / "undisturbed"))
+    assert content(plan.out) == content(tmp_path / "undisturbed")
+
+
+def test_what_auto_came_to_is_kept_with_what_was_encoded(tmp_path, write_corpus, rows, minilm, killer):
+    plan = BuildPlan((write_corpus(rows[:5]),), tmp_path / "killed", minilm, block_passages=2, precision="auto")
+    kill_encoded(plan, killer)
+    kept = json.loads((plan.out / ".building" / "plan.json").read_text())["--precision"]
+    assert kept == settled_precision(minilm) != "auto"
 
 
 def start(corpus, out):

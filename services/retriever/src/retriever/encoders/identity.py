@@ -29,26 +29,34 @@ class EncoderRules:
 
 @dataclass(frozen=True, slots=True)
 class EncoderIdentity:
-    """`name` is what the operator called it and says where to find it; `digest` is a sha256 over weights, tokenizer and
-    configuration."""
+    """`name` is what the operator called it and says where to find it; `digest` is a sha256 over weights, vocabulary and the
+    model's configuration, `settings` one over what else says how it cuts texts and what stands behind the model: empty where
+    that is not known, or where all is in one file."""
 
     name: str
     engine: Engine
     digest: str
     dimension: int
     rules: EncoderRules
+    settings: str = ""
 
     @property
     def key(self) -> str:
         """A hash over what makes its vectors; the name does not count."""
-        return hashlib.sha256(orjson.dumps([self.digest, self.dimension, asdict(self.rules)])).hexdigest()
+        return hashlib.sha256(orjson.dumps([self.digest, self.dimension, asdict(self.rules), self.settings])).hexdigest()
+
+    def same_model_as(self, other: EncoderIdentity) -> bool:
+        """Whether both make the same of a text by the same rules. Settings that are not known are taken for the same."""
+        same_settings = self.settings == other.settings or not (self.settings and other.settings)
+        return (self.digest, self.dimension) == (other.digest, other.dimension) and same_settings
 
     def same_vectors_as(self, other: EncoderIdentity) -> bool:
         """Whether vectors of both can be compared; the name does not count."""
-        return (self.digest, self.dimension, self.rules) == (other.digest, other.dimension, other.rules)
+        return self.same_model_as(other) and self.rules == other.rules
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.dimension} dimensions, sha256 {self.digest[:12]})"
+        settings = f", settings {self.settings[:12]}" if self.settings else ""
+        return f"{self.name} ({self.dimension} dimensions, sha256 {self.digest[:12]}{settings})"
 
 
 class Encoder(Protocol):

@@ -16,6 +16,28 @@ from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.progress import Progress, say
 
+SETTLED: tuple[Precision, ...] = ("bfloat16", "float32")
+"""What `auto` comes to."""
+
+
+def settled_precision(resolved: ResolvedEncoder, running: RetrieverAdminClient | None = None) -> Precision:
+    """What `auto` comes to here: the precision of a retriever that has the encoder loaded, else what this processor multiplies
+    natively."""
+    there = (each for each in SETTLED if running is not None and _is_loaded(running, resolved.identity.key, each))
+    if (precision := next(there, None)) is not None:
+        return precision
+    from retriever.encoders.batched import has_bfloat16  # takes seconds to import, and who encodes elsewhere need not wait
+
+    return "bfloat16" if has_bfloat16() else "float32"
+
+
+def _is_loaded(running: RetrieverAdminClient, key: str, precision: Precision) -> bool:
+    try:
+        running.encode(key, precision, "queries", [])
+    except ParallelSearchError:
+        return False
+    return True
+
 
 class LazyEncoder:
     """Implements `Encoder`. Both give the same bytes: the retriever refuses to encode in another precision or on another device."""

@@ -38,6 +38,13 @@ _IDENTITY_FILES = (
     "sentencepiece.bpe.model",
     "config.json",
 )
+_SETTINGS_FILES = (
+    "modules.json",
+    "sentence_bert_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
 _E5 = re.compile(r"(^|[/_\-])e5([/_\-]|$)", re.IGNORECASE)
 
 
@@ -51,9 +58,10 @@ class ResolvedEncoder:
 
 @dataclass(frozen=True, slots=True)
 class _Module:
-    """One step of an encoder: the last word of its type, and its configuration if it has one of its own."""
+    """One step of an encoder: the last word of its type, and its configuration if it may have one of its own."""
 
     kind: str
+    file: Path | None
     config: dict[str, Any]
 
 
@@ -74,12 +82,6 @@ def resolve(name: str) -> ResolvedEncoder:
 
 def with_rules(resolved: ResolvedEncoder, rules: EncoderRules) -> ResolvedEncoder:
     return replace(resolved, identity=replace(resolved.identity, rules=rules))
-
-
-def configuration_sha256(resolved: ResolvedEncoder) -> str:
-    """Of every small file that may change what the encoder makes of a text; empty for one that is a single file."""
-    files = (path for pattern in ("*.json", "*.txt") for path in resolved.path.rglob(pattern))
-    return joint_sha256(sorted(files)) if resolved.path.is_dir() else ""
 
 
 def _bundled_file(name: str) -> Path:
@@ -131,22 +133,30 @@ def _from_folder(name: str, folder: Path) -> ResolvedEncoder:
     names = (name, folder.name, str(config.get("_name_or_path", "")))
     modules = _modules(folder)
     rules = _rules(folder, config, modules, is_e5=any(_E5.search(each) for each in names))
-    dimension = _dimension(int(config["hidden_size"]), modules)
-    return ResolvedEncoder(EncoderIdentity(name, "sentence-transformers", joint_sha256(files), dimension, rules), folder)
+    settings = [folder / each for each in _SETTINGS_FILES] + [module.file for module in modules if module.file is not None]
+    identity = EncoderIdentity(
+        name,
+        "sentence-transformers",
+        joint_sha256(files),
+        _dimension(int(config["hidden_size"]), modules),
+        rules,
+        joint_sha256([path for path in settings if path.exists()]),
+    )
+    return ResolvedEncoder(identity, folder)
 
 
 def _modules(folder: Path) -> list[_Module]:
     """What stands one behind the other in an encoder, as sentence-transformers has it."""
-    listed = _json(folder / "modules.json", missing_ok=True, kind=list)
-    found = [(str(each.get("type", "")), str(each.get("path", ""))) for each in listed if isinstance(each, dict)]
-    return [
-        _Module(kind.rsplit(".", 1)[-1], _json(folder / path / "config.json", missing_ok=True) if path else {})
-        for kind, path in found
-    ]
+    found = []
+    for each in _json(folder / "modules.json", missing_ok=True, kind=list):
+        kind, place = (str(each.get(name) or "") for name in ("type", "path")) if isinstance(each, dict) else ("", "")
+        file = folder / place / "config.json" if place else None  # the model's own counts otherwise
+        found.append(_Module(kind.rsplit(".", 1)[-1], file, _json(file, missing_ok=True) if file else {}))
+    return found
 
 
 def _dimension(hidden: int, modules: list[_Module]) -> int:
-    """Of the vectors that come out at the end: several ways of pooling stand side by side, and a dense layer has a width of its own."""
+    """Of the vectors at the end: several ways of pooling stand side by side, and a dense layer has a width of its own."""
     width = hidden
     for module in modules:
         if module.kind == "Pooling":

@@ -25,7 +25,15 @@ from retriever.index.passage_files import PassageFiles
 from retriever.index.plan import BuildPlan, CorpusSource
 from retriever.index.progress import say
 from retriever.index.publication import describe, file_names, publish_version
-from retriever.index.staging import DATA_FOLDER, discard_staging, ingest, only_builder, staging_of, sync_files
+from retriever.index.staging import (
+    DATA_FOLDER,
+    discard_staging,
+    ingest,
+    only_builder,
+    staging_of,
+    sync_files,
+    with_settled_precision,
+)
 
 _RECALL_QUERIES = 256
 
@@ -48,6 +56,7 @@ def build(plan: BuildPlan) -> Manifest:
             say(f"{plan.out} is up to date: {published.passages:,} passages, fingerprint {published.fingerprint}. Nothing to do.")
             discard_staging(plan, records)
             return published
+        plan = with_settled_precision(plan, records)
         staging = staging_of(plan, records)
         data = staging / DATA_FOLDER
         ingest(source, staging, data, plan.encoder)

@@ -108,7 +108,8 @@ _ADAPTER = TypeAdapter(Manifest)
 
 def fingerprint_of(encoder: EncoderIdentity, kind: Kind, effort: Effort, files: tuple[FileRecord, ...]) -> str:
     """sha256, 32 hex digits; the encoder's name and the build's date do not count."""
-    parts = {"encoder": [encoder.digest, encoder.dimension, asdict(encoder.rules)], "kind": [kind, effort.visits]}
+    settings = [encoder.settings] if encoder.settings else []
+    parts = {"encoder": [encoder.digest, encoder.dimension, asdict(encoder.rules), *settings], "kind": [kind, effort.visits]}
     parts["files"] = [[file.name, file.sha256] for file in files]
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 

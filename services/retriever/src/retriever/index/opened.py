@@ -100,7 +100,7 @@ def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Res
     """The encoder of the manifest; its rules are those of the build, its weights must be too."""
     resolved = resolve(name or manifest.encoder.name)
     built_with, found = manifest.encoder, resolved.identity
-    if (built_with.dimension, built_with.digest) != (found.dimension, found.digest):
+    if not built_with.same_model_as(found):
         raise IndexMismatch(
             f"The index in {folder} was built with the encoder {built_with}, but the configured encoder is {found}. "
             f"Set RETRIEVER_ENCODER to the former, or build for the latter: "

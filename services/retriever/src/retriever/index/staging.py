@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import orjson
 
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
-from retriever.encoders.resolve import ResolvedEncoder, configuration_sha256
+from retriever.encoders.lazy import SETTLED, settled_precision
+from retriever.encoders.resolve import ResolvedEncoder
 from retriever.index.manifest import BUILDING_FOLDER, FileRecord
 from retriever.index.plan import BuildPlan, CorpusSource
 from retriever.index.progress import say
@@ -68,9 +69,23 @@ def staging_of(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
     return staging
 
 
+def with_settled_precision(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> BuildPlan:
+    """The plan with what `auto` comes to: the precision of the build that did not end, so that all blocks are of one wherever it
+    goes on; else that of who encodes."""
+    if plan.precision != "auto":
+        return plan
+    before = next((each for each in SETTLED if _goes_on(replace(plan, precision=each), sources)), None)
+    return replace(plan, precision=before or settled_precision(plan.encoder, plan.running))
+
+
+def _goes_on(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> bool:
+    return _begun(plan) == _needs(plan, sources)
+
+
 def discard_staging(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> None:
     """Removes what this build left, if it was killed when it had published; what another one can go on with stays for it."""
-    if _begun(plan) in (None, _needs(plan, sources)):
+    precisions = SETTLED if plan.precision == "auto" else (plan.precision,)
+    if _begun(plan) is None or any(_goes_on(replace(plan, precision=each), sources) for each in precisions):
         shutil.rmtree(plan.out / BUILDING_FOLDER, ignore_errors=True)
 
 
@@ -89,7 +104,7 @@ def _needs(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> dict[str, Any]:
     return {
         "corpus": [file.sha256 for file in sources],
         "encoder": encoder.digest,
-        "configuration of the encoder": configuration_sha256(plan.encoder),
+        "settings of the encoder": encoder.settings,
         **{f"{name.replace('_', ' ')} of the encoder": value for name, value in asdict(encoder.rules).items()},
         "--block-passages": plan.block_passages,
         "--precision": plan.precision,
