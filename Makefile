@@ -52,7 +52,7 @@ test-compose: setup-dev ## Build the images and run the platform in containers: 
 	@$(PYTEST) -m compose tests/compose
 
 test-k8s: setup-dev ## Manifests against schemas and a real API server (needs kubectl, etcd and kube-apiserver, or PARALLELSEARCH_KUBECONFIG)
-	@$(PYTEST) -m "k8s or not k8s" tests/deploy/test_kubernetes.py tests/deploy/test_manifest_names.py tests/deploy/test_api_server.py tests/trainer/test_kubernetes.py
+	@$(PYTEST) -m "k8s or not k8s" tests/deploy/test_kubernetes.py tests/deploy/test_manifest_names.py tests/deploy/test_api_server.py tests/trainer/test_kubernetes.py tests/trainer/test_kubernetes_cluster.py
 
 test-ray: setup-dev ## Training runs on a real one-node Ray of its own, in an environment of its own (fetched once)
 	@$(PYTHON) requirements/apart.py ray >/dev/null

@@ -138,11 +138,14 @@ def launcher_of_the_overlay(kubeconfig):
     return KubernetesLauncher(KubernetesSettings(**values, kubeconfig=kubeconfig))
 
 
-def test_the_trainer_may_make_read_and_end_its_jobs_and_nothing_else(as_trainer, tmp_path):
+def test_the_trainer_may_make_read_and_end_its_jobs_and_nothing_else(as_trainer, server, tmp_path):
     launcher = launcher_of_the_overlay(as_trainer)
     job = Job("run-1", ("python3", "-m", "openrlhf.cli.train_ppo_ray"), {}, tmp_path / "run-1", ResourcesSpec())
     handle = launcher.start(job)
     assert launcher.status(handle, job).state is RunState.QUEUED
+    warning = {"metadata": {"name": "run-1.1"}, "involvedObject": {"name": "run-1", "namespace": NAMESPACE}, "type": "Warning"}
+    server.core.create_namespaced_event(NAMESPACE, {**warning, "reason": "FailedCreate", "message": "exceeded quota"})
+    assert "exceeded quota" in launcher.status(handle, job).detail
     launcher.cancel(handle, job)
     assert launcher.status(handle, job).state is RunState.FAILED
 

@@ -14,7 +14,16 @@ from kubernetes.client.exceptions import ApiException
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
 from parallelsearch.schemas.training import RunState
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log, without_cluster
-from trainer.launchers.manifests import KubernetesSettings, job_manifest, ray_job_manifest, script, script_file
+from trainer.launchers.manifests import (
+    OWNER,
+    RUN_LABEL,
+    KubernetesSettings,
+    job_manifest,
+    ray_job_manifest,
+    script,
+    script_file,
+)
+from trainer.launchers.waiting import is_pending, why_waiting
 
 TIMEOUT_S = 15
 RAY = {"group": "ray.io", "version": "v1", "plural": "rayjobs"}
@@ -25,6 +34,8 @@ RAY_STATES = {
     "Running": RunState.RUNNING,
 }
 WAITS = "The cluster has taken the run and not started it yet."
+MAX_ASKED, MAX_EVENTS = 8, 50
+"""Objects whose events are asked for while a run waits, and events of each."""
 
 
 class KubernetesLauncher:
@@ -34,6 +45,7 @@ class KubernetesLauncher:
         client = _client(settings)
         self._batch = kubernetes.client.BatchV1Api(client)
         self._custom = kubernetes.client.CustomObjectsApi(client)
+        self._core = kubernetes.client.CoreV1Api(client)
 
     def check(self, job: Job) -> None:
         """The cluster is the judge, when the job is created."""
@@ -41,6 +53,7 @@ class KubernetesLauncher:
     def start(self, job: Job) -> str:
         """The handle says which kind of object it is: `job/NAME` or `rayjob/NAME`."""
         ray = job.resources.nodes > 1
+        handle = f"{'rayjob' if ray else 'job'}/{job.run_id}"
         try:
             with _named():
                 if ray:
@@ -56,9 +69,37 @@ class KubernetesLauncher:
         except ApiException as error:
             if error.status != 409:
                 raise _refusal(error, ray=ray) from error
-        return f"{'rayjob' if ray else 'job'}/{job.run_id}"
+            self._require_own(handle, job)
+        return handle
+
+    def _require_own(self, handle: str, run: RunFiles) -> None:
+        """What has the run's name already is the run, whose start was not recorded, or somebody else's."""
+        found = self._find(handle, run)
+        if found is None:
+            raise LauncherUnavailable(f"{handle} was there a moment ago and is gone now.")
+        if not _is_own(found, run):
+            raise LaunchRefused(
+                f"Kubernetes has a {handle} in namespace {self._settings.namespace} that is not this run's (its labels say so). "
+                "Remove it, or give the trainer a namespace of its own in TRAINER_KUBERNETES__NAMESPACE."
+            )
+
+    def _find(self, handle: str, run: RunFiles) -> dict[str, Any] | None:
+        """The metadata of what has the run's name. Raises LauncherUnavailable: the cluster cannot say."""
+        where = {"name": run.run_id, "namespace": self._settings.namespace, "_request_timeout": TIMEOUT_S}
+        try:
+            with _named():
+                if handle.startswith("rayjob/"):
+                    found: dict[str, Any] = self._custom.get_namespaced_custom_object(**RAY, **where)["metadata"]
+                    return found
+                metadata = self._batch.read_namespaced_job(**where).metadata
+                return {"uid": metadata.uid, "labels": metadata.labels}
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise LauncherUnavailable(f"Kubernetes cannot say what {handle} is: {_message(error)}") from error
 
     def status(self, handle: str, run: RunFiles) -> Status:
+        """While the run waits, `detail` has what its pods or the cluster's events say."""
         try:
             with _named():
                 return self._ray_status(run) if handle.startswith("rayjob/") else self._job_status(run)
@@ -70,26 +111,63 @@ class KubernetesLauncher:
 
     def _job_status(self, run: RunFiles) -> Status:
         found = self._batch.read_namespaced_job_status(run.run_id, self._settings.namespace, _request_timeout=TIMEOUT_S)
-        return job_state(found.status)
+        if not _is_own({"labels": found.metadata.labels}, run):
+            return without_cluster(run, f"The job/{run.run_id} of the cluster is not this run's any more.")
+        status = job_state(found.status)
+        # Servers before 1.24 count pods that wait for a node among those that run.
+        unsure = status.state is RunState.RUNNING and found.status.ready is None
+        return self._with_reason(status, run, run.run_id) if unsure or status.state is RunState.QUEUED else status
 
     def _ray_status(self, run: RunFiles) -> Status:
-        found = self._custom.get_namespaced_custom_object(
+        whole = self._custom.get_namespaced_custom_object(
             **RAY, namespace=self._settings.namespace, name=run.run_id, _request_timeout=TIMEOUT_S
-        ).get("status", {})
+        )
+        if not _is_own(whole["metadata"], run):
+            return without_cluster(run, f"The rayjob/{run.run_id} of the cluster is not this run's any more.")
+        found = whole.get("status", {})
         state = RAY_STATES.get(found.get("jobDeploymentStatus", ""), RunState.QUEUED)
         if state is RunState.SUCCEEDED and found.get("jobStatus") != "SUCCEEDED":
             state = RunState.FAILED
         if state is RunState.FAILED:
             return Status(state, _sentence(found.get("reason"), found.get("message")))
-        return Status(state, WAITS if state is RunState.QUEUED else "")
+        if state is RunState.RUNNING:
+            return Status(state)
+        return self._with_reason(Status(state, WAITS), run, *filter(None, (run.run_id, found.get("rayClusterName"))))
+
+    def _with_reason(self, status: Status, run: RunFiles, *owners: str) -> Status:
+        """Of a run that waits, with what it waits for. `owners` are the objects that make its pods."""
+        where = {"namespace": self._settings.namespace, "_request_timeout": TIMEOUT_S}
+        try:
+            pods = self._core.list_namespaced_pod(label_selector=f"{RUN_LABEL}={run.run_id}", **where).items
+            pending = [pod for pod in pods if is_pending(pod)]
+            if status.state is RunState.RUNNING and (not pods or len(pending) < len(pods)):
+                return status
+            names = [*owners, *(pod.metadata.name for pod in pending)][:MAX_ASKED]
+            selectors = (f"involvedObject.name={name},type=Warning" for name in names)
+            lists = [self._core.list_namespaced_event(field_selector=one, limit=MAX_EVENTS, **where) for one in selectors]
+        except ApiException as error:
+            # Rights that the trainer has not cost the reason, not the run.
+            if error.status != 403:
+                raise
+            return status
+        why = why_waiting(pods, [event for found in lists for event in found.items])
+        return Status(RunState.QUEUED, f"{WAITS} {why}".strip())
 
     def cancel(self, handle: str, run: RunFiles) -> None:
-        """Deletes the object and, in the background, its pods; without a handle (its start was not recorded) of either kind."""
-        options = {"namespace": self._settings.namespace, "propagation_policy": "Background", "_request_timeout": TIMEOUT_S}
-        if not handle.startswith("job/"):
-            _delete(self._custom.delete_namespaced_custom_object, f"rayjob/{run.run_id}", **RAY, name=run.run_id, **options)
-        if not handle.startswith("rayjob/"):
-            _delete(self._batch.delete_namespaced_job, f"job/{run.run_id}", name=run.run_id, **options)
+        """Deletes the object and, in the background, its pods; without a handle (its start was not recorded) of either kind.
+
+        What only has the run's name stays.
+        """
+        for kind, delete in (("rayjob", self._delete_ray_job), ("job", self._delete_job)):
+            what = f"{kind}/{run.run_id}"
+            if handle in {"", what} and (found := self._find(what, run)) is not None and _is_own(found, run):
+                _delete(delete, what, found["uid"], name=run.run_id, namespace=self._settings.namespace)
+
+    def _delete_ray_job(self, **arguments: Any) -> None:
+        self._custom.delete_namespaced_custom_object(**RAY, **arguments)
+
+    def _delete_job(self, **arguments: Any) -> None:
+        self._batch.delete_namespaced_job(**arguments)
 
     def logs(self, handle: str, run: RunFiles, offset: int) -> bytes:
         """From the run's files, on the claim that the run writes to."""
@@ -101,17 +179,25 @@ def job_state(found: kubernetes.client.V1JobStatus) -> Status:
         if condition.status == "True" and condition.type in {"Complete", "Failed"}:
             state = RunState.SUCCEEDED if condition.type == "Complete" else RunState.FAILED
             return Status(state, _sentence(condition.reason, condition.message) if state is RunState.FAILED else "")
-    # Active pods are also those that wait for a node; servers before 1.24 do not tell them apart.
+    # Active pods are also those that wait for a node.
     runs = found.active if found.ready is None else found.ready
     return Status(RunState.RUNNING) if runs else Status(RunState.QUEUED, WAITS)
 
 
-def _delete(call: Callable[..., Any], what: str, **arguments: Any) -> None:
+def _is_own(metadata: dict[str, Any], run: RunFiles) -> bool:
+    return {**OWNER, RUN_LABEL: run.run_id}.items() <= (metadata.get("labels") or {}).items()
+
+
+def _delete(call: Callable[..., None], what: str, uid: str, **where: Any) -> None:
+    only = kubernetes.client.V1DeleteOptions(
+        propagation_policy="Background", preconditions=kubernetes.client.V1Preconditions(uid=uid)
+    )
     try:
         with _named():
-            call(**arguments)
+            call(body=only, _request_timeout=TIMEOUT_S, **where)
     except ApiException as error:
-        if error.status != 404:
+        # Gone, or gone and another one in its place.
+        if error.status not in {404, 409}:
             raise LauncherUnavailable(f"Kubernetes did not end {what}: {_message(error)}") from error
 
 
