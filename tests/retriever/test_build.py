@@ -78,6 +78,20 @@ def test_a_broken_line_leaves_the_old_index_as_it_was(built, write_corpus, rows,
     assert snapshot(built) == before
 
 
+@pytest.mark.parametrize("again", [{}, {"title": "Another"}, {"text": "Another."}], ids=["whole", "title", "text"])
+@pytest.mark.parametrize("identifier", ["7", 7])
+def test_an_id_that_stands_twice_stops_the_build_with_both_places(again, identifier, tmp_path, write_corpus, rows, minilm):
+    first = write_corpus([rows[0], rows[1] | {"id": "7"}], "a.jsonl")
+    second = write_corpus([rows[2], rows[3], rows[1] | again | {"id": identifier}], "b.jsonl")
+    for sources, places in (((first, second), (first, 2, second, 3)), ((first, first), (first, 1, first, 1))):
+        with pytest.raises(CorpusError) as raised:
+            build(BuildPlan(sources, tmp_path / "index", minilm))
+        there, line, here, other = places
+        assert raised.value.detail.startswith(f"{here}, line {other}: the id ")
+        assert f"stands in {there}, line {line} already" in raised.value.detail
+        assert not list((tmp_path / "index").glob("[!.]*"))
+
+
 def test_a_first_build_that_fails_leaves_nothing_to_serve(tmp_path, write_corpus, minilm):
     with pytest.raises(CorpusError, match="no passage at all"):
         build(BuildPlan((write_corpus([]),), tmp_path / "index", minilm))

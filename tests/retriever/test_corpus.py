@@ -48,6 +48,19 @@ def test_gzip_and_parquet_are_read_whatever_their_name(tmp_path, write_corpus):
     assert passages(plain) == passages(packed) == passages(columns)
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_byte_order_mark_is_taken_before_the_first_line_of_each_file_alone(pack, tmp_path):
+    line = json.dumps(ROW).encode()
+    marked, broken, bare = (tmp_path / name for name in ("marked.jsonl", "broken.jsonl", "bare.jsonl"))
+    marked.write_bytes(pack(b"\xef\xbb\xbf" + line + b"\r\n"))
+    assert passages(marked, marked) == [CorpusPassage("1", ROW["title"], ROW["text"])] * 2
+    broken.write_bytes(pack(line + b"\n\xef\xbb\xbf" + line))
+    with pytest.raises(CorpusError, match=r"broken\.jsonl, line 2: is not valid JSON"):
+        passages(broken)
+    bare.write_bytes(pack(b"\xef\xbb\xbf"))
+    assert passages(bare) == []
+
+
 @pytest.mark.parametrize(
     ("line", "word"),
     [

@@ -7,6 +7,7 @@ import pytest
 from shared_data import shared_data
 from typer.testing import CliRunner
 
+from parallelsearch.errors import InvalidInput
 from parallelsearch.reward.exact_match import normalise
 from parallelsearch.rollout.types import Kind
 from trainer.data.manifest import Manifest, sha256
@@ -241,3 +242,15 @@ def test_no_eval_question_of_the_shared_sets_reaches_a_training_file(tmp_path):
     assert len(measured) > 2000
     assert len(learnt) > 4000
     assert not learnt & measured
+
+
+@pytest.mark.parametrize("name", ["marked.jsonl", "marked.jsonl.gz"])
+def test_a_byte_order_mark_before_the_first_line_is_taken(name, tmp_path):
+    row = b'{"id": "1", "question": "Who?", "golden_answers": ["A"]}'
+    path = tmp_path / name
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    path.write_bytes(pack(b"\xef\xbb\xbf" + row + b"\r\n" + row))
+    assert [question.id for question in read_questions(str(path))] == ["1", "1"]
+    path.write_bytes(pack(row + b"\n\xef\xbb\xbf" + row))
+    with pytest.raises(InvalidInput, match=rf"{name}:2: "):
+        list(read_questions(str(path)))

@@ -47,6 +47,15 @@ def test_breakdowns_come_one_a_line_and_in_order(run, tmp_path):
     assert sum(rows[1]["terms"].values()) == pytest.approx(rows[1]["reward"]) == pytest.approx(0.9)
 
 
+def test_a_byte_order_mark_before_the_first_line_of_a_file_is_taken(run, tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(LINE).encode() + b"\r\n")
+    result = run(path, path)
+
+    assert [json.loads(row)["id"] for row in result.stdout.splitlines()] == ["one", "one"]
+    assert run(stdin=path.read_bytes()).exit_code == 0
+
+
 def test_strict_is_the_default_and_stdin_is_read(run):
     result = run(stdin=json.dumps(LINE))
 

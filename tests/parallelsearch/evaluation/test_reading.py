@@ -55,6 +55,16 @@ def test_invalid_utf8_is_a_fault(tmp_path):
     assert [fault.line for fault in read_questions(path).faults] == [1]
 
 
+def test_a_byte_order_mark_before_the_first_line_changes_nothing(write):
+    plain = read_questions(write(ROW, {**ROW, "id": "q2"}))
+    path = write(ROW, {**ROW, "id": "q2"})
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+    assert read_questions(path) == plain
+    path.write_bytes(path.read_bytes() + b"\xef\xbb\xbf{}")
+    assert [fault.line for fault in read_questions(path).faults] == [3]
+
+
 @pytest.mark.parametrize(
     ("fields", "kind", "needed", "shape"),
     [

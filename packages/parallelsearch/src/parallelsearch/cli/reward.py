@@ -18,6 +18,7 @@ from parallelsearch.reward.scoring import Preset, Reward, score
 from parallelsearch.reward.terms import RewardWeights
 from parallelsearch.schemas.answers import ScoredTrajectoryModel
 from parallelsearch.schemas.trajectories import trajectory_from_wire
+from parallelsearch.text_lines import without_mark
 
 STDIN = "-"
 MAX_WEIGHT = 1_000
@@ -58,7 +59,7 @@ def score_lines(file: BinaryIO | Iterable[bytes], name: str, preset: Preset, wei
     Raises:
         InvalidInput: a line is no scored trajectory; names file, line and field.
     """
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(without_mark(file), start=1):
         if line.strip():
             model = parse_line(line, f"{'stdin' if name == STDIN else name}:{number}")
             result = score(trajectory_from_wire(model), model.kind, model.golden_answers, preset=preset, weights=weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,7 +113,7 @@ def _client(url: str | None) -> TrainerClient:
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        found = orjson.loads(path.read_bytes())
+        found = orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except (OSError, orjson.JSONDecodeError) as error:
         raise InvalidInput(f"{path}: {error}") from None
     if not isinstance(found, dict):

@@ -20,6 +20,7 @@ from parallelsearch.evaluation.questions import Question, needs_decomposition
 from parallelsearch.reward.kinds import kind_of
 from parallelsearch.rollout.types import Kind
 from parallelsearch.schemas.base import NonBlankText
+from parallelsearch.text_lines import without_mark
 
 SINGLE = "single"
 Triple = Annotated[list[str], Field(min_length=2)]
@@ -88,7 +89,7 @@ def read_questions(path: Path) -> QuestionSet:
         content = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror or error}") from error
-    return question_set(path.stem, str(path.name), content.split(b"\n"))
+    return question_set(path.stem, str(path.name), without_mark(content.split(b"\n")))
 
 
 def question_set(name: str, source: str, lines: Iterable[bytes]) -> QuestionSet:

@@ -10,12 +10,14 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
 
 from parallelsearch.errors import CorpusError
+from parallelsearch.text_lines import without_mark
 
 MAX_LINE_BYTES = 16_000_000
 _GZIP_MAGIC, _PARQUET_MAGIC = b"\x1f\x8b", b"PAR1"
@@ -139,12 +141,11 @@ def _rows(path: Path) -> Iterator[tuple[Place, bytes | Mapping[str, Any]]]:
 
 
 def _lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[Place, bytes]]:
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
+    lines = iter(partial(stream.readline, MAX_LINE_BYTES + 1), b"")
+    for number, line in enumerate(without_mark(lines), start=1):
         if len(line) > MAX_LINE_BYTES:
             raise CorpusError(f"{Place(path, number)}: longer than {MAX_LINE_BYTES} bytes. Split this passage, then build again.")
-        if not line.isspace():
+        if line.strip():
             yield Place(path, number), line
 
 

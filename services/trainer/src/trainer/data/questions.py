@@ -17,6 +17,7 @@ from parallelsearch.errors import InvalidInput
 from parallelsearch.reward.kinds import kind_of
 from parallelsearch.rollout.types import Kind
 from parallelsearch.schemas.base import NonBlankText
+from parallelsearch.text_lines import without_mark
 
 HUB = "hf:"
 
@@ -96,7 +97,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     Raises InvalidInput: the file or a line of it cannot be read.
     """
     with _readable(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(without_mark(file), start=1):
             if line.strip():
                 try:
                     yield number, orjson.loads(line)
