@@ -13,7 +13,9 @@ that finds `TARGET_RECALL` of what an exact search finds.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ DEPTH = 100
 asked for a query would find other passages in company than alone."""
 
 _HNSW_LINKS = 32
+_REASON = re.compile(r"\(([^()]+)\)\Z")
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -67,11 +70,13 @@ def assemble(kind: Kind, blocks: Blocks, data: Path, dimension: int, queries: Ve
 
 
 def _write_index(index: Any, target: Path) -> None:
-    """Raises OSError where it does not fit; FAISS itself calls that a RuntimeError."""
+    """Raises OSError where it does not fit; FAISS itself calls that a RuntimeError, and says why at the end, in brackets."""
     try:
         faiss.write_index(index, str(target))
     except RuntimeError as error:
-        raise OSError(f"{target} cannot be written ({error})") from error
+        said = str(error).strip()
+        why = _REASON.search(said)
+        raise OSError(errno.EIO, why[1] if why else said, str(target)) from error
 
 
 def _empty_graph(rows: int, dimension: int) -> Any:

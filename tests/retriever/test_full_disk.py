@@ -1,0 +1,105 @@
+"""A disk that is full at any stage of a build: one sentence, nothing published, and the same index when there is room again."""
+
+import json
+import re
+import resource
+import sys
+from dataclasses import replace
+
+import faiss
+import pytest
+
+from parallelsearch.errors import ConfigurationError
+from retriever.command_arguments import refusals
+from retriever.index.build import build
+from retriever.index.manifest import LEXICAL_FILES, read_manifest
+from retriever.index.plan import BuildPlan
+
+ROOM = 64
+"""Bytes that still fit into the file that fills the disk."""
+
+
+class FullDisk:
+    """From the moment when a file of this name is opened on, no file of this process grows beyond `ROOM` bytes."""
+
+    def __init__(self):
+        self.name = None
+        sys.addaudithook(self._look)
+
+    def _look(self, event, arguments):
+        if self.name is not None and event == "open" and str(arguments[0]).endswith(self.name):
+            self.name = None
+            _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, most))
+
+    def empty(self):
+        self.name = None
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+@pytest.fixture
+def disk():
+    made = FullDisk()
+    yield made
+    made.empty()
+
+
+@pytest.fixture
+def one_thread():
+    """With several the graph of `hnsw` depends on their order."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    yield
+    faiss.omp_set_num_threads(before)
+
+
+def content(out):
+    manifest = json.loads((out / "manifest.json").read_text())
+    data = out / manifest["version"]
+    kept = {path.name: path.read_bytes() for path in data.iterdir() if path.name not in {"manifest.json", "verified.json"}}
+    return manifest["fingerprint"], kept
+
+
+def refused(plan, capsys):
+    """It ends in one sentence that names the place and says what is wrong."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended, refusals():
+        build(plan)
+    told = str(ended.value.code)
+    assert "\n" not in told
+    assert re.fullmatch(rf"\[index\] {plan.out}[\w./-]*: File too large\. When that is put right, .* goes on from here\.", told), (
+        told
+    )
+
+
+STAGES = [
+    ("flat", "passages.jsonl"),
+    ("flat", "offsets.u64"),
+    ("flat", "ids.u64"),
+    ("flat", "plan.json"),
+    ("flat", "block-0000001.part"),
+    ("flat", "vectors.npy"),
+    ("ivf_sq8", "index.faiss"),
+    ("hnsw", "index.faiss"),
+    *(("flat", name) for name in LEXICAL_FILES),
+    ("flat", "data/manifest.json"),
+    ("flat", "manifest.json.new"),
+]
+
+
+@pytest.mark.parametrize(("kind", "file"), STAGES)
+def test_a_disk_that_is_full_is_a_sentence_and_the_build_goes_on_when_there_is_room(
+    kind, file, disk, one_thread, tmp_path, write_corpus, rows, minilm, capsys
+):
+    corpus = write_corpus(rows)
+    plan = BuildPlan((corpus,), tmp_path / "full", minilm, kind, lexical=file.startswith("bm25"), block_passages=16)
+    disk.name = "block-0000002.npy" if file == "index.faiss" else file  # which is read last before FAISS opens its file itself
+    refused(plan, capsys)
+    disk.empty()
+    with pytest.raises(ConfigurationError, match="holds an unfinished build"):
+        read_manifest(plan.out)
+    build(plan)
+    build(replace(plan, out=tmp_path / "undisturbed"))
+    assert content(plan.out) == content(tmp_path / "undisturbed")
+    assert not (plan.out / ".building").exists()
