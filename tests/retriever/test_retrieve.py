@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallelsearch.schemas.retrieval import MAX_TOP_K, IndexModel, RetrieveResponse
+from parallelsearch.schemas.retrieval import MAX_QUERIES, MAX_TOP_K, IndexModel, RetrieveResponse
 
 MONET, PISSARRO = "When was Claude Monet born?", "When was Camille Pissarro born?"
 
@@ -24,6 +24,12 @@ def test_repeated_and_blank_queries_keep_their_rows(client):
     results = retrieve(client, queries=[MONET, "", MONET, " "], top_k=2).json()["results"]
     assert [len(row) for row in results] == [2, 2, 2, 2]
     assert results[0] == results[2]
+
+
+def test_as_many_queries_as_there_may_be_each_have_their_row(client):
+    for count in (2_000, MAX_QUERIES):
+        results = retrieve(client, queries=[f"query {n % 50}" for n in range(count)], top_k=1).json()["results"]
+        assert [row[0]["id"] for row in results[:50]] * (count // 50) == [row[0]["id"] for row in results]
 
 
 def test_no_queries_is_no_rows(client):

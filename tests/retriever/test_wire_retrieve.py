@@ -84,6 +84,7 @@ def test_unknown_fields_are_ignored(client):
         ({"queries": [None]}, "queries.0"),
         ({"queries": ["a\x00b"]}, "queries.0"),
         ({"queries": ["\ud800"]}, "queries.0"),
+        ({"queries": ["a"] * 10_001}, "queries"),
         ({"queries": ["a"], "topk": -1}, "topk"),
         ({"queries": ["a"], "topk": 10**9}, "topk"),
         ({"queries": ["a"], "topk": 1.5}, "topk"),
