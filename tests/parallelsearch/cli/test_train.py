@@ -96,6 +96,21 @@ def test_the_command_lists_by_state_and_says_that_there_are_more_where_no_platfo
     assert not (tmp_path / "none").exists()
 
 
+def test_a_specification_with_a_byte_order_mark_is_submitted(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARALLELSEARCH_STATE_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("ADMIN_TOKEN", "t")
+    spec = tmp_path / "spec.json"
+    spec.write_bytes(b"\xef\xbb\xbf" + json.dumps(SPEC).encode())
+
+    async def answer(request):
+        return JSONResponse(RUN | {"spec": await request.json()}, 201)
+
+    with live(Starlette(routes=[Route("/v1/training-runs", answer, methods=["POST"])])) as server:
+        submitted = CliRunner().invoke(create_app(), ["train", "submit", str(spec), "--url", server.url])
+
+    assert (submitted.exit_code, submitted.stdout.split()[0]) == (0, "run-1"), submitted.output
+
+
 def test_what_the_trainer_refuses_is_told_in_its_words(client):
     with pytest.raises(InvalidInput, match="odd"):
         client.submit({"odd": 1})
