@@ -64,10 +64,10 @@ def test_documents_are_uploaded_searched_replaced_and_removed(serving, indexes, 
 
 @pytest.mark.parametrize(("place", "reason"), [("/proc/parallelsearch", "No such file or directory"), (None, "Not a directory")])
 def test_a_place_that_cannot_be_written_to_is_named(index_folder, tmp_path, place, reason):
-    (tmp_path / "file").touch()
     folder = place or tmp_path / "file"
     settings = RetrieverSettings(index=index_folder, indexes=folder, ADMIN_TOKEN="secret")
     with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+        (tmp_path / "file").touch()
         refused = upload(client, "mine", ("notes.md", b"Salt lakes are salty."))
         assert refused.status_code == 507, refused.text
         assert f"{folder}/mine/uploads: {reason}" in refused.json()["detail"]
