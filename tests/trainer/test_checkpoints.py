@@ -2,12 +2,18 @@
 
 import shutil
 import time
+from pathlib import Path
 
 import httpx2
 import numpy as np
 import pytest
 from fastapi import FastAPI, Request
 from safetensors.numpy import save_file
+
+from parallelsearch.schemas.training import SPEC, RunState
+from trainer.checkpoints import Checkpoints
+from trainer.jobs import JobBuilder
+from trainer.store import Run, now
 
 RUNS = "/v1/training-runs"
 
@@ -158,3 +164,30 @@ def test_a_policy_that_refuses_a_checkpoint_is_named(start_trainer, platform):
 
     assert answer.status_code == 404
     assert "policy" in answer.json()["detail"]
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_listed_is_listed_whole_or_not_at_all(platform):
+    """Removed before each look at a file in turn, until a whole listing has fewer looks than that."""
+    looks = 0
+
+    class Watched(type(Path())):
+        def stat(self, **how):
+            nonlocal looks
+            looks += 1
+            if looks == removed_at:
+                shutil.rmtree(folder)
+            return super().stat(**how)
+
+    settings = platform.settings().model_copy(update={"runs_dir": Watched(platform.folder / "runs")})
+    checkpoints = Checkpoints(settings, JobBuilder(settings))
+    run = Run("run-1", RunState.RUNNING, SPEC.validate_python(platform.spec()), now())
+    for number in range(1, 100):
+        removed_at, looks, folder = number, 0, write_checkpoint(platform, run.id, 20)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        listed = [(found.step, found.bytes) for found in checkpoints.list(run)]
+        assert listed in ([], [(20, size)])
+        if folder.exists():
+            break
+
+    assert removed_at > 5
+    assert listed == [(20, size)]

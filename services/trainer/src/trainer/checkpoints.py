@@ -74,11 +74,11 @@ class Checkpoints:
 
 
 def _describe(export: Export) -> Checkpoint | None:
-    """None of one that is not whole, or is just being removed because later ones are kept."""
+    """None of one that is not whole, or is just being removed because later ones are kept: asked last, it was there all along."""
     try:
+        files = [file.stat() for file in export.folder.rglob("*") if file.is_file()]
         if not export.is_whole:
             return None
-        files = [file.stat() for file in export.folder.rglob("*") if file.is_file()]
     except FileNotFoundError:
         return None
     newest = max((stat.st_mtime for stat in files), default=0.0)
