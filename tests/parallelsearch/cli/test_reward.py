@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from parallelsearch.cli.reward import reward
+from parallelsearch.schemas.answers import UsageModel
 
 TEXT = "<think> t </think> <search> a ## </search>"
 LINE = {
@@ -89,6 +90,30 @@ def test_a_broken_line_is_named_with_file_and_line_after_those_before_it(run, tm
     assert len(result.stdout.splitlines()) == 1
     assert f"{path}:2: " in result.stderr
     assert message in result.stderr
+
+
+def searched(**changes):
+    first, *others = LINE["turns"]
+    return LINE | {"turns": [first | {"action": first["action"] | changes}, *others]}
+
+
+@pytest.mark.parametrize(
+    ("impossible", "field"),
+    [
+        (searched(queries=[]), "turns.0.action.search.queries"),
+        (searched(queries=["a", " "]), "turns.0.action.search.queries.1"),
+        (searched(dropped=-1), "turns.0.action.search.dropped"),
+        (LINE | {"turns": [LINE["turns"][0] | {"index": -1}]}, "turns.0.index"),
+        *((LINE | {"usage": {name: -1}}, f"usage.{name}") for name in UsageModel.model_fields),
+    ],
+)
+def test_a_record_of_what_no_rollout_does_is_refused_by_line_and_field(run, tmp_path, impossible, field):
+    path = write(tmp_path / "t.jsonl", LINE, impossible)
+    result = run(path)
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 1
+    assert f"{path}:2: {field}: " in result.stderr
 
 
 def test_a_missing_file_is_named(run, tmp_path):

@@ -10,7 +10,7 @@ from parallelsearch.schemas.trajectories import trajectory_from_wire, trajectory
 TEXT = st.text(max_size=20)
 MS = st.floats(0, 1e6)
 PASSAGES = st.builds(types.Passage, TEXT, TEXT, TEXT, st.floats(-1, 1), TEXT)
-QUERIES = st.lists(TEXT, min_size=1, max_size=3).map(tuple)
+QUERIES = st.lists(TEXT.filter(str.strip), min_size=1, max_size=3).map(tuple)
 RESULTS = st.builds(types.SubQueryResult, TEXT, st.lists(PASSAGES, max_size=2).map(tuple), st.booleans(), st.booleans(), MS)
 ACTIONS = (
     QUERIES.flatmap(lambda queries: st.builds(types.Search, st.just(queries), st.integers(0, 3), st.just(queries)))

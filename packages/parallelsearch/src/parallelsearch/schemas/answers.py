@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from parallelsearch.rollout.types import Kind, Mode, StopReason
-from parallelsearch.schemas.base import NonBlankText, WireModel
+from parallelsearch.schemas.base import NonBlankText, WireModel, not_blank
 from parallelsearch.schemas.retrieval import MAX_TOP_K, METHOD_HELP, FilterModel, IndexName, Method, PassageModel, Query
 
 MAX_QUESTION_CHARACTERS = 8_192
 Question = Annotated[NonBlankText, Field(max_length=MAX_QUESTION_CHARACTERS)]
 CacheUse = Literal["use", "bypass"]
+Count = Annotated[int, Field(ge=0)]
 
 
 class AnswerRequest(WireModel):
@@ -55,9 +56,11 @@ class SearchResponse(WireModel):
 
 
 class SearchActionModel(WireModel):
+    """A block without a sub-query is no search: see `protocol.actions`."""
+
     type: Literal["search"] = "search"
-    queries: list[str]
-    dropped: int = 0
+    queries: list[Annotated[str, AfterValidator(not_blank)]] = Field(min_length=1)
+    dropped: Count = 0
     raw_queries: list[str] = []
 
 
@@ -89,7 +92,7 @@ class TurnTimingsModel(WireModel):
 
 
 class TurnModel(WireModel):
-    index: int
+    index: Count
     reasoning: str = ""
     action: ActionModel
     observation: list[ObservationModel] = []
@@ -99,12 +102,12 @@ class TurnModel(WireModel):
 
 
 class UsageModel(WireModel):
-    llm_calls: int = 0
-    search_rounds: int = 0
-    sub_queries: int = 0
-    cache_hits: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    llm_calls: Count = 0
+    search_rounds: Count = 0
+    sub_queries: Count = 0
+    cache_hits: Count = 0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
 
 
 class TimingsModel(WireModel):
