@@ -73,7 +73,8 @@ def test_a_question_is_answered_through_the_published_port(compose):
     shown = json.dumps({key: answer.get(key) for key in ("answer", "stop_reason", "usage", "citations")})
     compose.note(f'$ curl -s {compose.gateway}/v1/answers -d \'{{"question": "{QUESTION}"}}\'', shown)
     assert response.status_code == 200
-    # The canary asks beside it, and what shares a batch with a rollout can turn a token of a model this small; make test-e2e asks alone.
+    # The canary asks beside it, and what shares a batch with a rollout can turn a token of a model this small.
+    # make test-e2e asks alone.
     assert answer["answer"].strip() in {"Camille Pissarro", "Claude Monet"}
     assert (answer["usage"]["search_rounds"], answer["usage"]["sub_queries"]) == (1, 2)
     assert {citation["title"] for citation in answer["citations"]} >= {"Claude Monet", "Camille Pissarro"}
