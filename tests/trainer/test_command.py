@@ -1,34 +1,18 @@
 """The arguments of a run, read by the parsers of both pinned OpenRLHF wheels."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-import openrlhf_parser
 import pytest
+from openrlhf_reading import PATHS, VERSIONS, parse
 
 from parallelsearch.schemas.training import SPEC
-from trainer.command import RunPaths, openrlhf_command
-
-VERSIONS = ("0.11.2", "0.10.4")
-PATHS = RunPaths(Path("/models/small"), Path("/data/train.jsonl"), Path("/data/eval.jsonl"), Path("/runs/r"), Path("/src/agent.py"))
+from trainer.command import openrlhf_command
 
 
 def command(version="0.11.2", kind="reinforcement", **changes):
     spec = SPEC.validate_python({"kind": kind, "name": "small", "model": "m", "data": "d", **changes})
     return openrlhf_command(spec, PATHS, python="python3", version=version)
-
-
-def parse(openrlhf_sources, version, arguments):
-    """What OpenRLHF of this version makes of the command."""
-    module = arguments.index("-m", 3) + 1 if "torch.distributed.run" in arguments else 2
-    name = "openrlhf.cli.train_sft" if arguments[module] == "trainer.sft" else arguments[module]
-    reader = [sys.executable, openrlhf_parser.__file__, str(openrlhf_sources(version)), name, *arguments[module + 1 :]]
-    done = subprocess.run(reader, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
 
 
 @pytest.mark.parametrize("version", VERSIONS)
