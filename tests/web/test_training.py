@@ -46,7 +46,7 @@ def trainer():
     app = FastAPI()
     checkpoint = Checkpoint(step=40, path="runs/r1/40", bytes=270_000_000, created_at="2026-11-01T12:00:00Z")
     answers = {
-        "": TrainingRunList(runs=[run(), run("r2", "failed", flags=["searches collapse"], detail="out of memory")]),
+        "": TrainingRunList(runs=[run(), run("r2", "failed", flags=["searches collapse"], detail="out of memory")], next="older"),
         "/r1": run(),
         "/r1/metrics": metrics(),
         "/r1/checkpoints": CheckpointList(checkpoints=[checkpoint]),
@@ -81,6 +81,7 @@ def test_runs_are_listed_with_state_and_signs_of_trouble(training):
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_contain_text("failed")
     expect(rows.nth(1)).to_contain_text("searches collapse")
+    expect(training.get_by_text("These are the newest 2.")).to_be_visible()
     assert serious_faults(training) == []
 
 

@@ -58,7 +58,7 @@ export function TrainingView({ run }: { run: string | null }) {
 }
 
 function RunList() {
-  const { value, problem, again } = usePolled<{ runs: TrainingRun[] }>(BASE, ({ runs }) => runs.some(isLive));
+  const { value, problem, again } = usePolled<{ runs: TrainingRun[]; next?: string | null }>(BASE, ({ runs }) => runs.some(isLive));
   return (
     <div class="page wide">
       <h1>Training runs</h1>
@@ -99,6 +99,11 @@ function RunList() {
             </tbody>
           </table>
         </div>
+      )}
+      {value?.next && (
+        <p class="note">
+          These are the newest {value.runs.length}. <code>parallelsearch train list --limit 1000</code> shows more.
+        </p>
       )}
     </div>
   );
