@@ -82,7 +82,7 @@ def test_what_a_command_left_behind_holds_up_no_run(tmp_path):
     began = time.monotonic()
     ended = subprocess.run(with_log(job), capture_output=True, check=False)
 
-    assert (ended.returncode, ended.stdout, exit_code_file(job).read_text()) == (137, b"begun\n", "137\n")
+    assert (ended.returncode, ended.stdout, int(exit_code_file(job).read_text())) == (137, b"begun\n", 137)
     assert time.monotonic() - began < 15
 
 
