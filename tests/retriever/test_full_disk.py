@@ -73,19 +73,9 @@ def refused(plan, capsys):
     )
 
 
-STAGES = [
-    ("flat", "passages.jsonl"),
-    ("flat", "offsets.u64"),
-    ("flat", "ids.u64"),
-    ("flat", "plan.json"),
-    ("flat", "block-0000001.part"),
-    ("flat", "vectors.npy"),
-    ("ivf_sq8", "index.faiss"),
-    ("hnsw", "index.faiss"),
-    *(("flat", name) for name in LEXICAL_FILES),
-    ("flat", "data/manifest.json"),
-    ("flat", "manifest.json.new"),
-]
+STAGES = [("flat", "vectors.npy"), ("ivf_sq8", "index.faiss"), ("hnsw", "index.faiss"), ("flat", "manifest.json.new")]
+REST = ["passages.jsonl", "offsets.u64", "ids.u64", "plan.json", "block-0000001.part", *LEXICAL_FILES, "data/manifest.json"]
+STAGES += [pytest.param("flat", name, marks=pytest.mark.e2e) for name in REST]  # a minute
 
 
 @pytest.mark.parametrize(("kind", "file"), STAGES)
