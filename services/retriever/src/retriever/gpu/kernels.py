@@ -72,18 +72,20 @@ def _chunk_maxima(
     ONE_LOOP: tl.constexpr,
     QUERIES_FIRST: tl.constexpr,
 ) -> None:
+    height: tl.constexpr = QUERIES if QUERIES_FIRST else CHUNK
+    width: tl.constexpr = CHUNK if QUERIES_FIRST else QUERIES
+    of_rows: tl.constexpr = 1 if QUERIES_FIRST else 0
+    of_queries: tl.constexpr = 0 if QUERIES_FIRST else 1
     for chunk in tl.range(tl.program_id(0), chunks, tl.num_programs(0), flatten=ONE_LOOP):
         first = chunk * CHUNK
-        shape: tl.constexpr = (QUERIES, CHUNK) if QUERIES_FIRST else (CHUNK, QUERIES)
-        sums = tl.zeros(shape, dtype=tl.int32 if EIGHT_BIT else tl.float32)
+        sums = tl.zeros((height, width), dtype=tl.int32 if EIGHT_BIT else tl.float32)
         for column in range(0, DIMENSION, COLUMNS):
             block, asked = vectors.load([first, column]), queries.load([0, column])
             if QUERIES_FIRST:
                 sums = tl.dot(asked, block.T, sums, out_dtype=sums.dtype)
             else:
                 sums = tl.dot(block, asked.T, sums, out_dtype=sums.dtype)
-        of_rows: tl.constexpr = 1 if QUERIES_FIRST else 0
-        row = tl.expand_dims(first + tl.arange(0, CHUNK), 1 - of_rows)
+        row = tl.expand_dims(first + tl.arange(0, CHUNK), of_queries)
         scores = sums.to(tl.float32)
         if EIGHT_BIT:
             scores = scores * tl.load(scales + row, mask=row < rows, other=0.0)
