@@ -1,13 +1,13 @@
 """Exact search of 21,015,324 × 768 fp16 vectors on one card, each engine against the time to read the vectors once.
 
     python benchmarks/gpu/exact_search.py --out FOLDER [--engine fused --engine torch --engine eight_bit --engine faiss
-        --engine faiss_plain] [--rows N] [--keep EARLIER.json]
+        --engine faiss_plain] [--rows N] [--keep EARLIER.json] [--tiles FILE]
 
 Vectors are made on the card. Times are wall clock through the retriever's search interface: float32 queries on the host in,
 scores and rows on the host out. The reading time and all ratios are of the same run. `eight_bit` loads from a .npy file, as
 the retriever does, and keeps the rows for re-scoring in it, then in pinned memory; --scratch says where that file may lie.
 `faiss` is FAISS through cuVS, `faiss_plain` its own kernels; each can be run alone, in about a minute. --keep takes over what
-an earlier run measured of the other engines.
+an earlier run measured of the other engines, --tiles the fastest shapes that tiles.py found for `fused`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
     checked = {"fused", "eight_bit"} & set(args.engine)
     truth = float32_truth(vectors, make_queries(CHECKED_QUERIES, args.dimension), max(TOP_KS)) if checked else None
     if "fused" in args.engine:
-        fused(vectors, report, truth)
+        fused(vectors, report, truth, args.tiles)
         report.write(args.out, args.name, args.keep)
     if "torch" in args.engine:
         plain_torch(vectors, report)
@@ -70,10 +70,15 @@ def time_all(engine: str, search: Search, report: Report, runs: int, top_ks: tup
             report.add(engine, batch, top_k, wall_ms(lambda q=queries, k=top_k: search(q, k), runs))
 
 
-def fused(vectors: torch.Tensor, report: Report, truth: tuple[torch.Tensor, torch.Tensor]) -> None:
-    from retriever.gpu.fused_shard import FusedShard
+def fused(vectors: torch.Tensor, report: Report, truth: tuple[torch.Tensor, torch.Tensor], measured: Path | None) -> None:
+    from tiles import fastest as fastest_tiles
 
-    search = ShardedSearch([FusedShard(vectors)], report.dimension)
+    from retriever.gpu.fused_shard import FusedShard
+    from retriever.gpu.kernels import TILES_FP16
+
+    tiles = fastest_tiles(measured, TILES_FP16) if measured else TILES_FP16
+    print(tiles, flush=True)
+    search = ShardedSearch([FusedShard(vectors, tiles)], report.dimension)
     time_all("fused", search.search, report, runs=9)
     report.note("fused_against_float32", agreement(search.search, report.dimension, truth))
 
@@ -166,6 +171,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=21_015_324)
     parser.add_argument("--dimension", type=int, default=768)
     parser.add_argument("--keep", type=Path, help="the JSON file of an earlier run")
+    parser.add_argument("--tiles", type=Path, help="what tiles.py has written")
     parser.add_argument("--scratch", type=Path, default=Path("/dev/shm"))
     return parser.parse_args()
 

@@ -23,10 +23,11 @@ from retriever.corpus.reading import CorpusPassage
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE, CorpusWriter
 from retriever.encoders.identity import EncoderIdentity
 from retriever.encoders.resolve import resolve
-from retriever.index.manifest import EXACT, FORMAT, VECTORS_FILE, Manifest, fingerprint_of, publish, record
+from retriever.index.manifest import EXACT, FORMAT, VECTORS_FILE, Manifest, fingerprint_of, publish, record, version_of
 
 WORDS = ("amber", "bridge", "candle", "delta", "ember", "forest", "garden", "harbor", "island", "jungle", "kernel", "lantern")
 PASSAGE_WORDS = 90
+MADE = "being-made"
 ROWS_AT_ONCE = 100_000
 
 
@@ -66,17 +67,19 @@ def make_encoder(folder: Path, tokenizer: Path, layers: int, width: int) -> None
 
 
 def make_index(out: Path, encoder: EncoderIdentity, rows: int) -> None:
-    data = out / "made"
+    data = out / MADE
     data.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
         each = [pool.submit(write_vectors, data / VECTORS_FILE, rows, encoder.dimension), pool.submit(write_corpus, data, rows)]
         for done in each:
             done.result()
         files = tuple(pool.map(record, (data / PASSAGES_FILE, data / OFFSETS_FILE, data / VECTORS_FILE)))
+    fingerprint = fingerprint_of(encoder, "flat", EXACT, files)
+    data.rename(out / version_of(fingerprint))
     manifest = Manifest(
         format=FORMAT,
-        fingerprint=fingerprint_of(encoder, "flat", EXACT, files),
-        version=data.name,
+        fingerprint=fingerprint,
+        version=version_of(fingerprint),
         encoder=encoder,
         kind="flat",
         metric="inner_product",

@@ -42,7 +42,7 @@ kill "$service"; wait "$service" || true
 cards=$({ nvidia-smi --list-gpus 2> /dev/null || true; } | wc -l)
 if [ "$cards" -gt 1 ]; then
   say "the search spread over $cards cards"
-  timeout 60 "$python" "$here/several_cards.py" "$work/index/made/vectors.npy" --engine "$search"
+  timeout 60 "$python" "$here/several_cards.py" "$work"/index/*/vectors.npy --engine "$search"
   if "$python" -c "import pytest" 2> /dev/null; then timeout 45 "$python" -m pytest -q -m gpu tests/gpu -k "shards" -p no:cacheprovider 2>&1 | tail -5; fi
 fi
 [ -n "${KEEP:-}" ] || rm -rf "$work"

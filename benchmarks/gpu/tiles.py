@@ -1,9 +1,11 @@
 """Which shape of `chunk_maxima` is fastest on this card: candidates for each width, over the time to read the vectors once.
 
-    python benchmarks/gpu/tiles.py [--rows N] [--dimension N] [--queries 64 --queries 128 --queries 256] [--eight-bit] [--out FILE]
+    python benchmarks/gpu/tiles.py [--rows N] [--dimension N] [--queries 64 --queries 128 --queries 256] [--eight-bit] [--most N]
+        [--out FILE]
 
 Prints a line for each candidate as soon as it is measured, with whether its maxima are those of a product by torch, and at last
-the fastest of each width. What wins belongs into TILES_FP16 and TILES_INT8 of `retriever.gpu.kernels`.
+the fastest of each width. What wins belongs into TILES_FP16 and TILES_INT8 of `retriever.gpu.kernels`; `exact_search.py --tiles
+FILE` measures the whole search with it. FILE is written after each candidate, so that one that hangs can be ended.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from itertools import product
+from dataclasses import asdict, fields
+from itertools import islice, product
 from pathlib import Path
 
 import torch
@@ -27,24 +29,23 @@ CHECKED_CHUNKS, RUNS = 64, 7
 
 
 def candidates(queries: int, eight_bit: bool) -> Iterator[Tile]:
-    """The present one first; then what fits a multiprocessor's 227 KB and 64 K registers."""
+    """The present one first; then what fits a multiprocessor's 227 KB and 64 K registers, the more promising earlier."""
     present = tile_for(queries, TILES_INT8 if eight_bit else TILES_FP16)
     yield present
     number_bytes = 1 if eight_bit else 2
-    for queries_first, one_loop, columns, stages, (warps, programs) in product(
-        (True, False), (False, True), (64, 128), (2, 3, 4), ((4, 2), (8, 1), (8, 2))
+    forms = ((True, False, False), (True, False, True), (True, True, False), (False, True, False), (False, False, False))
+    for (queries_first, one_loop, specialized), columns, stages, (warps, programs) in product(
+        forms if queries >= 64 else forms[3:],
+        (64 * 2 // number_bytes, 128 * 2 // number_bytes),
+        (4, 3, 2),
+        ((4, 2), (8, 1), (4, 1)),
     ):
-        tile = Tile(queries, 128, columns, stages, warps, programs, one_loop, queries_first)
+        tile = Tile(queries, 128, columns, stages, warps, programs, one_loop, queries_first, specialized)
         shared = stages * (queries + tile.rows) * columns * number_bytes * programs
-        registers = queries * tile.rows * programs
-        threads_hold = queries * tile.rows / (warps * 32)
-        if (
-            tile != present
-            and shared <= 227_000
-            and registers <= 48_000
-            and threads_hold <= 160
-            and (queries >= 64 or not queries_first)
-        ):
+        multiplying = 8 if specialized else warps
+        registers = queries * tile.rows // (multiplying * 32)  # of each thread, for the sums alone
+        allowed = ((4, 1),) if specialized and queries >= 128 else () if specialized else ((4, 2), (8, 1))
+        if tile != present and shared <= 227_000 and registers <= 160 // programs and (warps, programs) in allowed:
             yield tile
 
 
@@ -75,12 +76,21 @@ def is_right(
     return torch.allclose(found[chunk : chunk + CHECKED_CHUNKS, : len(queries)], expected, rtol=1e-3, atol=1e-3)
 
 
+def fastest(file: Path, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    """`tiles`, those of a width that FILE has measured replaced by the fastest right one."""
+    measured = [row for row in json.loads(file.read_text())["tiles"] if row["right"]]
+    names = [field.name for field in fields(Tile)]
+    chosen = {row["queries"]: row for row in sorted(measured, key=lambda row: -row["ms"])}
+    return tuple(Tile(**{name: chosen[tile.queries][name] for name in names}) if tile.queries in chosen else tile for tile in tiles)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=21_015_324)
     parser.add_argument("--dimension", type=int, default=768)
     parser.add_argument("--queries", type=int, action="append")
     parser.add_argument("--eight-bit", action="store_true")
+    parser.add_argument("--most", type=int, help="candidates of a width, beside the present one")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -98,7 +108,7 @@ def main() -> None:
     for width in given.queries or (64, 128, 256):
         asked = make_queries(width, given.dimension)
         asked = eight_bit_queries(asked) if given.eight_bit else asked.half()
-        for tile in candidates(width, given.eight_bit):
+        for tile in islice(candidates(width, given.eight_bit), given.most and given.most + 1):
             try:
                 ms, right = measure(vectors, asked, scales, tile)
             except (RuntimeError, triton.TritonError) as error:  # a shape that the compiler or the card refuses
@@ -106,10 +116,10 @@ def main() -> None:
                 continue
             rows.append({**asdict(tile), "ms": round(ms, 3), "floor": round(ms / read_ms, 3), "right": right})
             print(json.dumps(rows[-1]), flush=True)
+            if given.out:
+                given.out.write_text(json.dumps({**describe_card(), "read_fp16_ms": read_ms, "tiles": rows}, indent=1) + "\n")
         of_width = [row for row in rows if row["queries"] == width and row["right"]]
         print(json.dumps({"fastest": min(of_width, key=lambda row: row["ms"])}), flush=True)
-    if given.out:
-        given.out.write_text(json.dumps({**describe_card(), "read_fp16_ms": read_ms, "tiles": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -87,3 +87,22 @@ def shard(engine, vectors):
     from retriever.gpu.fused_shard import FusedShard
 
     return FusedShard(vectors)
+
+
+@pytest.mark.parametrize("queries", [64, 128, 256])
+@pytest.mark.parametrize(
+    "form", [{"queries_first": True}, {"queries_first": True, "one_loop": True}, {"queries_first": True, "specialized": True}]
+)
+def test_every_form_of_the_product_finds_the_true_rows(form, queries):
+    from retriever.gpu.eight_bit import to_eight_bit
+    from retriever.gpu.eight_bit_shard import EightBitShard
+    from retriever.gpu.fused_shard import FusedShard
+    from retriever.gpu.kernels import Tile
+
+    tile = Tile(queries, 128, 64, 3, 4 if queries < 256 or form.get("specialized") else 8, 1, **form)
+    vectors, asked = whole_numbers(50_001, 768, 1).half(), whole_numbers(queries - 3, 768, 2).float()
+    expected = best(asked @ vectors.float().T, torch.arange(50_001, device="cuda"), 10)
+    found = FusedShard(vectors, (tile,)).search(asked, 10)
+    assert torch.equal(found.ids, expected.ids) and torch.equal(found.scores, expected.scores)
+    eight_bit = EightBitShard(to_eight_bit(vectors), vectors, 64, (tile,), in_reach=True).search(asked, 10)
+    assert torch.allclose(eight_bit.scores, expected.scores)

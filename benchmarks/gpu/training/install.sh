@@ -18,3 +18,4 @@ adapters=("bundled=$ROOT/services/policy/src/policy/bundled/smollm2-135m-paralle
 for start in "$here"/starts/*/; do [ ! -d "$start" ] || adapters+=("$(basename "$start")=$start"); done
 python3 "$here/base_model.py" "$TRAIN" "${adapters[@]}"
 ls -l "$TRAIN" "$TRAIN/data"
+touch "$TRAIN/installed"
