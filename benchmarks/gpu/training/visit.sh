@@ -18,9 +18,9 @@ train() { # UPLOADS PLANS MINUTES
   PATH=$PATH:/usr/local/nvidia/bin nvidia-cuda-mps-control -d || true
   nvidia-smi --query-gpu=index,utilization.gpu,memory.used --format=csv,noheader -l 10 > "$state/cards.csv" & local watching=$!
   vmstat -n -t -S M 10 > "$state/host.txt" & watching="$watching $!"
-  local end=$(($(date +%s) + $3 * 60)) plans
+  local plans end; end=$(awk "BEGIN {print int($(date +%s) + $3 * 60)}")
   for plans in ${2//\// }; do
-    python3 "$here/drive.py" "$plans" --minutes $(((end - $(date +%s)) / 60)) --starting 16 --out "$state" || true
+    python3 "$here/drive.py" "$plans" --minutes "$(awk "BEGIN {print ($end - $(date +%s)) / 60}")" --starting 16 --out "$state" || true
     say "after $plans"
   done
   kill $watching || true
