@@ -33,19 +33,17 @@ def candidates(queries: int, eight_bit: bool) -> Iterator[Tile]:
     present = tile_for(queries, TILES_INT8 if eight_bit else TILES_FP16)
     yield present
     number_bytes = 1 if eight_bit else 2
-    forms = ((True, False, False), (True, False, True), (True, True, False), (False, True, False), (False, False, False))
-    for (queries_first, one_loop, specialized), columns, stages, (warps, programs) in product(
-        forms if queries >= 64 else forms[3:],
+    forms = ((True, False), (True, True), (False, True), (False, False))
+    for (queries_first, one_loop), columns, stages, (warps, programs) in product(
+        forms if queries >= 64 else forms[2:],
         (64 * 2 // number_bytes, 128 * 2 // number_bytes),
         (4, 3, 2),
-        ((4, 2), (8, 1), (4, 1)),
+        ((4, 2), (8, 1)),
     ):
-        tile = Tile(queries, 128, columns, stages, warps, programs, one_loop, queries_first, specialized)
+        tile = Tile(queries, 128, columns, stages, warps, programs, one_loop, queries_first)
         shared = stages * (queries + tile.rows) * columns * number_bytes * programs
-        multiplying = 8 if specialized else warps
-        registers = queries * tile.rows // (multiplying * 32)  # of each thread, for the sums alone
-        allowed = ((4, 1),) if specialized and queries >= 128 else () if specialized else ((4, 2), (8, 1))
-        if tile != present and shared <= 227_000 and registers <= 160 // programs and (warps, programs) in allowed:
+        registers = queries * tile.rows // (warps * 32)  # of each thread, for the sums alone
+        if tile != present and shared <= 227_000 and registers <= 160 // programs:
             yield tile
 
 

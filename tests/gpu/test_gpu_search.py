@@ -90,16 +90,14 @@ def shard(engine, vectors):
 
 
 @pytest.mark.parametrize("queries", [64, 128, 256])
-@pytest.mark.parametrize(
-    "form", [{"queries_first": True}, {"queries_first": True, "one_loop": True}, {"queries_first": True, "specialized": True}]
-)
+@pytest.mark.parametrize("form", [{"queries_first": True}, {"queries_first": True, "one_loop": True}])
 def test_every_form_of_the_product_finds_the_true_rows(form, queries):
     from retriever.gpu.eight_bit import to_eight_bit
     from retriever.gpu.eight_bit_shard import EightBitShard
     from retriever.gpu.fused_shard import FusedShard
     from retriever.gpu.kernels import Tile
 
-    tile = Tile(queries, 128, 64, 3, 4 if queries < 256 or form.get("specialized") else 8, 1, **form)
+    tile = Tile(queries, 128, 64, 3, 4 if queries < 256 else 8, 1, **form)
     vectors, asked = whole_numbers(50_001, 768, 1).half(), whole_numbers(queries - 3, 768, 2).float()
     expected = best(asked @ vectors.float().T, torch.arange(50_001, device="cuda"), 10)
     found = FusedShard(vectors, (tile,)).search(asked, 10)

@@ -33,7 +33,7 @@ def test_fused_and_eight_bit_find_what_torch_finds(rows, dimension, queries, top
         assert torch.allclose(eight_bit.scores[:, :width], expected.scores[:, :width])
 
 
-@pytest.mark.parametrize("form", [{}, {"queries_first": True}, {"queries_first": True, "specialized": True}])
+@pytest.mark.parametrize("form", [{}, {"queries_first": True}])
 def test_every_form_of_the_product_finds_the_same(form):
     random = np.random.default_rng(2)
     vectors = torch.from_numpy(random.integers(-2, 3, (129, 32)).astype(np.float16))

@@ -36,7 +36,7 @@ class RetrieverSettings(ServiceSettings):
         description="Of a flat index: cpu, or on GPUs fused, torch, faiss, eight_bit, or auto (the fastest exact one).",
     )
     gpu_devices: str = Field(default="", description="Devices of the GPU engine, such as cuda:0,cuda:1; empty: all of the host.")
-    eight_bit_candidates: int = Field(default=32, ge=1, description="Rows per query that eight_bit scores again exactly.")
+    eight_bit_candidates: int = Field(default=16, ge=1, description="Rows per query that eight_bit scores again exactly.")
     eight_bit_rows: HostRows = Field(
         default="mapped", description="Of the full vectors eight_bit keeps on the host: mapped from the file, or pinned in memory."
     )

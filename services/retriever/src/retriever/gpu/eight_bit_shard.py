@@ -27,7 +27,7 @@ class EightBitShard:
         self,
         kept: EightBit,
         host_rows: torch.Tensor,
-        candidates: int = 32,
+        candidates: int = 16,
         tiles: tuple[Tile, ...] = TILES_INT8,
         *,
         in_reach: bool = False,

@@ -23,8 +23,7 @@ class Tile:
     """How `chunk_maxima` runs for up to `queries` queries: rows of a chunk, columns read at once, and the launch.
 
     `one_loop` lets reads run ahead over the end of a chunk. `queries_first` makes the product (queries, rows), so that the best of
-    a chunk is sought along a thread's own registers; it wants 64 queries or more. `specialized` gives the reads a warp group of
-    their own, which runs ahead while others multiply; it wants 4 warps and `queries_first` without `one_loop`.
+    a chunk is sought along a thread's own registers; it wants 64 queries or more.
     """
 
     queries: int
@@ -35,16 +34,16 @@ class Tile:
     programs_per_multiprocessor: int
     one_loop: bool = False
     queries_first: bool = False
-    specialized: bool = False
 
 
-# Measured on an H100 over 21 million vectors of 768 dimensions: the fastest of five to nine shapes of each width.
+# Measured over 21 million vectors of 768 dimensions: fp16 at 64 and 256 queries on an H200 (the fastest of 15 and 5 shapes), the
+# others on an H100 (of five to nine).
 TILES_FP16 = (
     Tile(queries=16, rows=128, columns=128, stages=3, warps=4, programs_per_multiprocessor=2),
     Tile(queries=32, rows=128, columns=128, stages=2, warps=4, programs_per_multiprocessor=2),
-    Tile(queries=64, rows=128, columns=128, stages=2, warps=4, programs_per_multiprocessor=2),
+    Tile(queries=64, rows=128, columns=64, stages=3, warps=4, programs_per_multiprocessor=2, one_loop=True, queries_first=True),
     Tile(queries=128, rows=128, columns=64, stages=3, warps=4, programs_per_multiprocessor=2),
-    Tile(queries=256, rows=128, columns=64, stages=4, warps=8, programs_per_multiprocessor=1),
+    Tile(queries=256, rows=128, columns=64, stages=3, warps=8, programs_per_multiprocessor=1, queries_first=True),
 )
 TILES_INT8 = (
     Tile(queries=16, rows=128, columns=256, stages=2, warps=4, programs_per_multiprocessor=2),
@@ -73,13 +72,12 @@ def _chunk_maxima(
     EIGHT_BIT: tl.constexpr,
     ONE_LOOP: tl.constexpr,
     QUERIES_FIRST: tl.constexpr,
-    SPECIALIZED: tl.constexpr,
 ) -> None:
     height: tl.constexpr = QUERIES if QUERIES_FIRST else CHUNK
     width: tl.constexpr = CHUNK if QUERIES_FIRST else QUERIES
     of_rows: tl.constexpr = 1 if QUERIES_FIRST else 0
     of_queries: tl.constexpr = 0 if QUERIES_FIRST else 1
-    for chunk in tl.range(tl.program_id(0), chunks, tl.num_programs(0), flatten=ONE_LOOP, warp_specialize=SPECIALIZED):
+    for chunk in tl.range(tl.program_id(0), chunks, tl.num_programs(0), flatten=ONE_LOOP):
         first = chunk * CHUNK
         row = first + tl.arange(0, CHUNK)
         if EIGHT_BIT:
@@ -179,7 +177,6 @@ def chunk_maxima(
         EIGHT_BIT=scales is not None,
         ONE_LOOP=tile.one_loop,
         QUERIES_FIRST=tile.queries_first,
-        SPECIALIZED=tile.specialized,
         num_stages=tile.stages,
         num_warps=tile.warps,
     )

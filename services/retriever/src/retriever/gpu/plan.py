@@ -16,5 +16,5 @@ class GpuPlan:
 
     engine: Engine = "auto"
     devices: tuple[str, ...] = ()
-    candidates: int = 32
+    candidates: int = 16
     host_rows: HostRows = "mapped"
