@@ -7,6 +7,7 @@
 set -euo pipefail
 out=$1; mkdir -p "$out"; out=$(cd "$out" && pwd); here=$(cd "$(dirname "$0")" && pwd)
 [ -n "${TRAIN:-}" ] || [ -n "${TOKENIZER:-}" ] || . "$here/training/env.sh"
+unset TOKENIZERS_PARALLELISM # training wants it off
 rows=${ROWS:-2000000} search=${SEARCH:-fused} device=${ENCODER_DEVICE:-cuda} port=${PORT:-8001} each=${SECONDS_EACH:-3}
 work=${WORK:-$( [ -w /dev/shm ] && [ "$(df --output=avail -k /dev/shm | tail -1)" -gt 20000000 ] && echo /dev/shm/made || echo /tmp/made)}
 python=${PYTHON:-python3} tokenizer=${TOKENIZER:-$TRAIN/minilm}
