@@ -84,8 +84,8 @@ GRID = sorted(
 """The weights of decomposition and search count: first the published ones, then those that differ in one, then the rest."""
 
 PLANS = {
-    # The start that has not learnt the boundary (nine minutes alone on an H200; starts/cold-mixed stands for it where it is); then the
-    # twins, whose adapters are kept. They take 38 GB of a card each, to their end: not beside more than two others.
+    # The start that has not learnt the boundary: nine minutes alone on an H200; starts/cold-mixed stands for it where that is. Then
+    # the twins, whose adapters are kept. They take 38 GB of a card each, to their end: not beside more than two others.
     "start": [cold_start(START, "cold_mixed.jsonl", **LORA | {"lora": {"rank": 8, "alpha": 16}, "micro_batch": 8})],
     "twins": [
         cold_start("cold-sequential", "cold_sequential.jsonl", **LORA),
