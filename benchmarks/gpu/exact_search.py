@@ -5,7 +5,7 @@
 
 Vectors are made on the card. Times are wall clock through the retriever's search interface: float32 queries on the host in,
 scores and rows on the host out. The reading time and all ratios are of the same run. `eight_bit` loads from a .npy file, as
-the retriever does, and keeps the rows for re-scoring in it, then in pinned memory; --scratch says where that file may lie.
+the retriever does, and re-scores 32 candidates in it, then in pinned memory, there 16 too; --scratch says where that file may lie.
 `faiss` is FAISS through cuVS, `faiss_plain` its own kernels; each can be run alone, in about a minute. --keep takes over what
 an earlier run measured of the other engines, --tiles the fastest shapes that tiles.py found for `fused`.
 """
@@ -77,7 +77,6 @@ def fused(vectors: torch.Tensor, report: Report, truth: tuple[torch.Tensor, torc
     from retriever.gpu.kernels import TILES_FP16
 
     tiles = fastest_tiles(measured, TILES_FP16) if measured else TILES_FP16
-    print(tiles, flush=True)
     search = ShardedSearch([FusedShard(vectors, tiles)], report.dimension)
     time_all("fused", search.search, report, runs=9)
     report.note("fused_against_float32", agreement(search.search, report.dimension, truth))

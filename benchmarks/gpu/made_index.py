@@ -27,7 +27,6 @@ from retriever.index.manifest import EXACT, FORMAT, VECTORS_FILE, Manifest, fing
 
 WORDS = ("amber", "bridge", "candle", "delta", "ember", "forest", "garden", "harbor", "island", "jungle", "kernel", "lantern")
 PASSAGE_WORDS = 90
-MADE = "being-made"
 ROWS_AT_ONCE = 100_000
 
 
@@ -67,7 +66,7 @@ def make_encoder(folder: Path, tokenizer: Path, layers: int, width: int) -> None
 
 
 def make_index(out: Path, encoder: EncoderIdentity, rows: int) -> None:
-    data = out / MADE
+    data = out / "being-made"
     data.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
         each = [pool.submit(write_vectors, data / VECTORS_FILE, rows, encoder.dimension), pool.submit(write_corpus, data, rows)]
@@ -75,6 +74,7 @@ def make_index(out: Path, encoder: EncoderIdentity, rows: int) -> None:
             done.result()
         files = tuple(pool.map(record, (data / PASSAGES_FILE, data / OFFSETS_FILE, data / VECTORS_FILE)))
     fingerprint = fingerprint_of(encoder, "flat", EXACT, files)
+    shutil.rmtree(out / version_of(fingerprint), ignore_errors=True)  # of an earlier call
     data.rename(out / version_of(fingerprint))
     manifest = Manifest(
         format=FORMAT,

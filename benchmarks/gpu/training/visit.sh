@@ -36,7 +36,8 @@ case $1 in
     mkdir -p "$3"; until=$(($(date +%s) + $2))
     while [ ! -e "$state/over" ] && [ "$(date +%s)" -lt "$until" ]; do sleep 2; done
     grep -vE 'step [0-9]*[1-9] |step 0 ' "$state/log.txt" | tail -80 || true
-    [ -e "$state/over" ] || ! curl -sf -m 5 "http://127.0.0.1:${TRAINER_PORT:-8003}/readyz" > /dev/null || timeout 60 python3 "$here/drive.py" "$(cat "$state/plans")" --minutes 0 --out "$state" || true
+    ready="http://127.0.0.1:${TRAINER_PORT:-8003}/readyz"
+    [ -e "$state/over" ] || ! curl -sf -m 5 "$ready" > /dev/null || timeout 60 python3 "$here/drive.py" "$(cat "$state/plans")" --minutes 0 --out "$state" || true
     tar cz -C "$TRAIN" --exclude='*.tar.gz' visit $(cd "$TRAIN" && ls trainer.log retriever.log 2> /dev/null) > "$3/visit-logs.tar.gz"
     cp "$state"/*.tar.gz "$3/" 2> /dev/null || true
     ;;
