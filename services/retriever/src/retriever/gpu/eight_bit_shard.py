@@ -54,7 +54,7 @@ class EightBitShard:
         """Rows (queries, at most `count`) that score best in 8 bits, int64, −1 where there are no more."""
         tile = tile_for(len(queries), self._tiles)
         codes, scales = self._kept.codes, self._kept.scales
-        chosen = best_chunks(maxima_of(codes, eight_bit_queries(queries), scales, tile), len(queries), count)
+        chosen = best_chunks(maxima_of(codes, eight_bit_queries(queries), scales, tile), len(queries), count).ids
         return best_rows(chunk_scores(codes, queries, scales, chosen, tile.rows), chosen, count).ids
 
     def _gather(self, near: torch.Tensor) -> torch.Tensor:

@@ -92,8 +92,8 @@ def _chunk_maxima(
         scores = sums.to(tl.float32)
         if EIGHT_BIT:
             scores = scores * tl.expand_dims(scale, of_queries)
-        row = tl.expand_dims(row, of_queries)
-        scores = tl.where(row < rows, scores, float("-inf"))
+        if ONE_LOOP or first + CHUNK > rows:  # only the last chunk needs the mask; a branch within one loop costs more than that
+            scores = tl.where(tl.expand_dims(row, of_queries) < rows, scores, float("-inf"))
         tl.store(maxima + tl.full((QUERIES,), chunk, tl.int64) * QUERIES + tl.arange(0, QUERIES), tl.max(scores, axis=of_rows))
 
 

@@ -53,7 +53,7 @@ def _take_best(
         keys = tl.where(keys == top, -0x7FFFFFFFFFFFFFFF, keys)
 
 
-def best_chunks(maxima: torch.Tensor, queries: int, count: int) -> torch.Tensor:
+def best_chunks(maxima: torch.Tensor, queries: int, count: int) -> Found:
     """As `tournament.best_chunks`."""
     groups = len(maxima) // tournament.GROUP
     taken = min(count, groups)
@@ -62,7 +62,7 @@ def best_chunks(maxima: torch.Tensor, queries: int, count: int) -> torch.Tensor:
     group_best = maxima.view(groups, tournament.GROUP, -1).amax(dim=1)
     chosen = _launch(group_best, None, queries, groups, taken, strides=(1, maxima.shape[1])).ids
     width = taken * tournament.GROUP
-    return _launch(maxima, chosen, queries, width, min(count, width), strides=(1, maxima.shape[1]), part=tournament.GROUP).ids
+    return _launch(maxima, chosen, queries, width, min(count, width), strides=(1, maxima.shape[1]), part=tournament.GROUP)
 
 
 def best_rows(scores: torch.Tensor, chosen: torch.Tensor, count: int) -> Found:

@@ -43,6 +43,6 @@ def _best_of(scores: torch.Tensor, count: int) -> Found:
     chunked = scores.view(queries, width // _CHUNK, _CHUNK)
     maxima = empty_maxima(width // _CHUNK, queries, scores.device)
     maxima[: width // _CHUNK] = chunked.amax(dim=2).t()
-    chosen = best_chunks(maxima, queries, count)
+    chosen = best_chunks(maxima, queries, count).ids
     near = chunked.gather(1, chosen.clamp(min=0)[:, :, None].expand(-1, -1, _CHUNK))
     return best_rows(near.masked_fill((chosen < 0)[:, :, None], -torch.inf), chosen, count)

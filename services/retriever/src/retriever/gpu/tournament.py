@@ -22,8 +22,8 @@ def empty_maxima(chunks: int, queries: int, device: torch.device) -> torch.Tenso
     return maxima
 
 
-def best_chunks(maxima: torch.Tensor, queries: int, count: int) -> torch.Tensor:
-    """Ids of the `count` best chunks of each query, int64 (queries, count), −1 where there are no more.
+def best_chunks(maxima: torch.Tensor, queries: int, count: int) -> Found:
+    """The `count` best chunks of each query: their maxima and ids, −∞ and −1 where there are no more.
 
     `maxima` is as `empty_maxima` makes it; only its first `queries` columns count.
     """
@@ -35,7 +35,7 @@ def best_chunks(maxima: torch.Tensor, queries: int, count: int) -> torch.Tensor:
     places = chosen[:, :, None] * GROUP + torch.arange(GROUP, device=maxima.device)
     query = torch.arange(queries, device=maxima.device)[:, None, None]
     scores = maxima[places, query]
-    return best(scores.flatten(1), places.flatten(1), count).ids
+    return best(scores.flatten(1), places.flatten(1), count)
 
 
 def best_rows(scores: torch.Tensor, chosen: torch.Tensor, count: int) -> Found:
