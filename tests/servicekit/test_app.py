@@ -11,6 +11,8 @@ from pydantic import BaseModel, Field, SecretStr, model_validator
 from parallelsearch.errors import InvalidInput, Overloaded, ParallelSearchError
 from servicekit.app import create_app
 from servicekit.auth import require_admin
+from servicekit.bodies import read_body
+from servicekit.errors import retry_after_header
 from servicekit.health import Readiness
 
 
@@ -48,6 +50,10 @@ def client():
     @app.post("/echo")
     async def echo(body: Body) -> str:
         return body.name
+
+    @app.post("/read")
+    async def read(request: Request) -> str:
+        return (await read_body(request, Body)).name
 
     @app.post("/draw")
     async def draw(shape: Annotated[Circle | Square, Field(discriminator="form")]) -> str:
@@ -172,3 +178,26 @@ def test_the_documentation_loads_nothing_from_another_host(client):
         assert path.startswith("/"), path
         assert client.get(path).status_code == 200, path
     assert client.get("/redoc").status_code == 404
+
+
+async def hung_up():
+    return {"type": "http.disconnect"}
+
+
+@pytest.mark.anyio
+async def test_a_caller_who_hangs_up_with_its_body_is_no_error_of_ours(client, capsys):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/read", "raw_path": b"/read", "query_string": b"", "headers": []}
+    await client.app(scope, hung_up, send)
+    assert sent == []
+    assert "unexpected_error" not in "".join(capsys.readouterr())
+    assert 'requests_total{method="POST",path="/read",status="499"}' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(("wait_s", "header"), [(0, "1"), (0.2, "1"), (1, "1"), (1.4, "2"), (59.01, "60")])
+def test_whoever_waits_as_long_as_retry_after_says_has_waited_long_enough(wait_s, header):
+    assert retry_after_header(wait_s) == {"Retry-After": header}

@@ -8,6 +8,7 @@ from servicekit.settings import ServiceSettings, load
 class Settings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="THING_")
     port: int = Field(default=9999, ge=1, le=65535)
+    wait_s: float = Field(default=1.0, gt=0)
 
 
 def test_settings_come_from_the_environment_and_bind_to_loopback_by_default(monkeypatch):
@@ -22,4 +23,12 @@ def test_settings_come_from_the_environment_and_bind_to_loopback_by_default(monk
 def test_a_wrong_variable_is_named_in_one_line(monkeypatch):
     monkeypatch.setenv("THING_PORT", "99999")
     with pytest.raises(SystemExit, match="THING_PORT: Input should be less than or equal to 65535"):
+        load(Settings)
+
+
+@pytest.mark.parametrize("name", ["WAIT_S", "SHUTDOWN_GRACE_S"])
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
+def test_a_number_of_seconds_is_a_finite_one(monkeypatch, name, value):
+    monkeypatch.setenv(f"THING_{name}", value)
+    with pytest.raises(SystemExit, match=f"THING_{name}: "):
         load(Settings)

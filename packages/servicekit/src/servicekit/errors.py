@@ -6,6 +6,7 @@ here, as are FastAPI's validation errors and anything that nobody expected.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
@@ -70,8 +71,8 @@ def _body(code: str, title: str, status: int, detail: str, extensions: Mapping[s
 
 
 def retry_after_header(retry_after_s: float | None) -> dict[str, str]:
-    """Whole seconds, at least 1."""
-    return {} if retry_after_s is None else {"Retry-After": str(max(1, round(retry_after_s)))}
+    """Whole seconds, at least 1, and never less than has to be waited."""
+    return {} if retry_after_s is None else {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
 
 
 def problem_body(error: Problem) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import structlog
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from servicekit import metrics, request_id
@@ -18,6 +19,8 @@ from servicekit.errors import unexpected
 log = structlog.get_logger(__name__)
 
 QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+CLIENT_CLOSED_REQUEST = 499
+"""What is counted for a caller who hung up, and is answered to nobody."""
 
 
 class RequestMiddleware:
@@ -59,6 +62,8 @@ class RequestMiddleware:
 
         try:
             await self.app(scope, BodyLimit(receive, self._limit(scope["path"])), send_tagged)
+        except ClientDisconnect:  # in the middle of its request, or of the answer
+            status = CLIENT_CLOSED_REQUEST
         except Exception as error:
             if headers_sent:
                 raise

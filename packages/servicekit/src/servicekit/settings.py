@@ -35,7 +35,9 @@ HttpAddress = Annotated[str, AfterValidator(address)]
 class ServiceSettings(BaseSettings):
     """Read once at start from the environment; frozen. Everything binds to loopback unless told otherwise."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True, allow_inf_nan=False
+    )
 
     host: str = "127.0.0.1"
     port: int = Field(ge=1, le=65535)

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from fastapi import HTTPException, Request
 
+from servicekit.requests import CLIENT_CLOSED_REQUEST
+
 T = TypeVar("T")
-CLIENT_CLOSED_REQUEST = 499
 
 
 async def unless_disconnected(request: Request, work: Coroutine[None, None, T]) -> T:
