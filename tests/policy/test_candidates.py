@@ -1,5 +1,6 @@
 """Every reason to refuse a checkpoint is a 422 that names it, and nothing has touched the engine."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,31 @@ def test_adapters_that_do_not_fit(tmp_path: Path, verifier: Verifier) -> None:
     folder = make_adapter(tmp_path / "runs" / "bin", "base")
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
     refused(verifier, "bin", "holds no adapter_model.safetensors")
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path, verifier: Verifier) -> None:
+    (tmp_path / "runs" / "round").symlink_to(tmp_path / "runs" / "round")
+    for name in ("~nobody-of-this-name/a", "x" * 300, "a/" + "x" * 300, "round", "round/a"):
+        with pytest.raises(InvalidInput, match="^checkpoint: "):
+            verifier.find(name)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", {"rope_theta": "much"}),
+        ("config.json", {"rope_parameters": [1]}),
+        ("config.json", {"rope_parameters": {"rope_theta": {}}}),
+        ("model.safetensors.index.json", {"weight_map": ["model.safetensors"]}),
+        ("model.safetensors.index.json", {"weight_map": {"a": 1}}),
+        ("model.safetensors.index.json", []),
+        ("adapter_config.json", {"peft_type": "LORA", "base_model_name_or_path": ["base"]}),
+        ("adapter_config.json", {"peft_type": 1, "base_model_name_or_path": "base"}),
+    ],
+)
+def test_a_file_whose_fields_hold_something_else(tmp_path: Path, verifier: Verifier, file: str, content: object) -> None:
+    folder = make_checkpoint(tmp_path / "runs" / "a")
+    if file == "adapter_config.json":
+        make_adapter(folder, "base")
+    (folder / file).write_text(json.dumps(content))
+    refused(verifier, "a", f"^checkpoint: {file} of a")

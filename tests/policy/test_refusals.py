@@ -9,11 +9,13 @@ from tests.support.policy_fakes import fake_bundle, make_adapter
 from parallelsearch.errors import ConfigurationError
 from parallelsearch.protocol.observations import Layout
 from policy import preflight
+from policy.__main__ import main
 from policy.checkpoint import find_base, read_checkpoint, require_adapter
 from policy.engines.interface import Device
 from policy.engines.setup import choose_device, installed_device
 from policy.planning import Host, find_source, make_plan
-from policy.settings import EngineChoice, PolicySettings
+from policy.settings import CacheSettings, EngineChoice, PolicySettings
+from servicekit.settings import load
 
 ROOMY = Host(Device.CPU, cores=2, available_bytes=64 * 2**30)
 
@@ -123,3 +125,35 @@ def test_a_directory_is_served_under_its_own_name_offline(tmp_path: Path, model:
 def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
     made = plan(tmp_path, PolicySettings(checkpoint="Qwen/Qwen2.5-3B-Instruct"), Host(Device.CUDA, 2, 0))
     assert (made.spec.model, made.offline, made.spec.kv_cache_bytes) == ("Qwen/Qwen2.5-3B-Instruct", False, None)
+
+
+@pytest.mark.parametrize("config", [{"architectures": {"a": 1}}, {"architectures": [3]}, {"max_position_embeddings": "long"}])
+def test_a_config_whose_fields_hold_something_else(model: Path, config: dict[str, object]) -> None:
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigurationError, match=f"config.json of it: {next(iter(config))}"):
+        read_checkpoint(model, "it")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("POLICY_VLLM_ARGUMENTS", "--served-model-name 'one"),
+        ("POLICY_CHECKPOINT", "~nobody-of-this-name/model"),
+        ("POLICY_KV_CACHE_GB", "inf"),
+        ("PARALLELSEARCH_CACHE_DIR", "~nobody-of-this-name/cache"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit, match=f"^configuration: {variable}: "):
+        load(CacheSettings if "CACHE_DIR" in variable else PolicySettings)
+
+
+@pytest.mark.parametrize("command", ["prepare", "merge"])
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    (tmp_path / "file").touch()
+    target, adapter = tmp_path / "file" / "folder", make_adapter(tmp_path / "adapter", "Tiny")
+    monkeypatch.setenv("PARALLELSEARCH_CACHE_DIR", str(target))
+    arguments = {"prepare": ["prepare"], "merge": ["merge", str(adapter), str(adapter), str(target)]}[command]
+    with pytest.raises(SystemExit, match=r"^configuration: \w+: .* cannot be written to"):
+        main(arguments)

@@ -1,3 +1,5 @@
+import json
+
 import httpx2
 import pytest
 from starlette.requests import Request
@@ -58,3 +60,10 @@ async def test_what_holds_no_special_token_passes_byte_for_byte(body: bytes) -> 
 async def test_completions_are_the_clients_own_business() -> None:
     body = b'{"prompt": "<|im_start|>user", "messages": [{"content": "</s>"}]}'
     assert await sent("/v1/completions", body) == body
+
+
+@pytest.mark.parametrize("depth", [600, 900, 100_000])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+async def test_a_body_that_is_nested_too_deeply_to_be_looked_at_is_refused(path: str, depth: int) -> None:
+    problem = json.loads(await sent(path, b'{"messages": ' + b"[" * depth + b"]" * depth + b"}"))
+    assert (problem["status"], problem["errors"][0]["field"]) == (422, "body")

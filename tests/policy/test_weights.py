@@ -132,3 +132,11 @@ async def test_versions_under_load_are_those_of_the_weights(changer: WeightChang
     assert set(seen) <= {(1, "initial"), (2, "a"), (3, "b"), (4, "a")}
     assert [version for version, _ in seen] == sorted(version for version, _ in seen)
     assert len(seen) == 80
+
+
+async def test_weights_that_cannot_be_copied_leave_the_old_ones(changer: WeightChanger, engine: FakeEngine) -> None:
+    shutil.rmtree(changer.staging.folder)
+    changer.staging.folder.write_text("a file in the place of the folder, as a full disk in the place of room")
+    with pytest.raises(UpstreamUnavailable, match=r"cannot be copied to .*\. The old weights serve on\.$"):
+        await changer.change(request("a"))
+    assert (changer.state.version, engine.loaded) == (1, [])

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-S = TypeVar("S", bound="ServiceSettings")
+S = TypeVar("S", bound=BaseSettings)
 
 
 def address(text: str, schemes: tuple[str, ...] = ("http", "https")) -> str:

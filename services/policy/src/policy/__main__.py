@@ -17,16 +17,22 @@ def prepare_bundled() -> None:
     from policy.merging import merge
     from policy.preparation import prepare
     from policy.settings import CacheSettings
+    from servicekit.preflight import require_writable
+    from servicekit.settings import load
 
-    prepare(bundled_policy(), CacheSettings().models_dir, merge=merge)
+    models = load(CacheSettings).models_dir
+    require_writable(models, "PARALLELSEARCH_CACHE_DIR")
+    prepare(bundled_policy(), models, merge=merge)
 
 
 def merge_adapter(base: str, adapter: str, target: str) -> None:
     from policy.bundle import bundled_policy
     from policy.checkpoint import find_base, require_adapter
     from policy.merging import merge
+    from servicekit.preflight import require_writable
 
     require_adapter(Path(adapter))
+    require_writable(Path(target), "TARGET")
     merge(find_base(base, bundled_policy), Path(adapter), Path(target))
 
 
@@ -35,7 +41,7 @@ def serve() -> None:
     from policy.settings import CacheSettings, PolicySettings
     from servicekit.settings import load
 
-    serve_policy(load(PolicySettings), CacheSettings())
+    serve_policy(load(PolicySettings), load(CacheSettings))
 
 
 def main(arguments: list[str]) -> None:

@@ -43,8 +43,8 @@ class Verifier:
         Raises:
             InvalidInput: not below an allowed root, broken, or not of the served model's shape.
         """
-        directory = self._locate(name)
         try:
+            directory = self._locate(name)
             # An adapter that training has written may lie beside the configuration of its base.
             if (directory / "adapter_config.json").is_file():
                 return self._adapter(directory)
@@ -52,6 +52,8 @@ class Verifier:
                 return self._full(directory)
         except ConfigurationError as error:
             raise InvalidInput(f"checkpoint: {error.detail}") from error
+        except (OSError, RuntimeError) as error:  # a name too long, no right to look, an unknown user's home, links in a circle
+            raise InvalidInput(f"checkpoint: {name} cannot be looked at: {error}.") from error
         raise InvalidInput(f"checkpoint: {name} has neither config.json nor adapter_config.json, so it is no checkpoint.")
 
     def _locate(self, name: str) -> Path:

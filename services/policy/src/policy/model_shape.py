@@ -10,7 +10,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from parallelsearch.errors import ConfigurationError
-from policy.checkpoint import read_json
+from policy.checkpoint import AdapterConfig, ModelConfig, WeightsIndex, read_fields, read_json
 
 INDEX = "model.safetensors.index.json"
 SETTINGS = (
@@ -51,8 +51,8 @@ def weight_files(directory: Path) -> list[Path]:
     index = directory / INDEX
     if not index.is_file():
         return sorted(path for path in directory.glob("*.safetensors") if not path.name.startswith("adapter_"))
-    names = sorted(set(read_json(index, directory.name).get("weight_map", {}).values()))
-    missing = [name for name in names if not isinstance(name, str) or "/" in name or not (directory / name).is_file()]
+    names = sorted(set(read_fields(WeightsIndex, index, directory.name).weight_map.values()))
+    missing = [name for name in names if "/" in name or not (directory / name).is_file()]
     if missing:
         raise ConfigurationError(f"{directory.name}: {missing[0]} is named by {INDEX}, but is missing. Copy the checkpoint again.")
     return [directory / name for name in names]
@@ -80,10 +80,9 @@ def read_shape(directory: Path) -> ModelShape:
     """
     config = read_json(directory / "config.json", directory.name)
     settings = {name: config[name] for name in SETTINGS if name in config}
-    rope = config.get("rope_parameters") or {}
-    theta = rope.get("rope_theta", config.get("rope_theta"))
+    theta = read_fields(ModelConfig, directory / "config.json", directory.name).theta
     if theta is not None:
-        settings["rope_theta"] = float(theta)
+        settings["rope_theta"] = theta
     return ModelShape(settings, read_tensors(weight_files(directory)))
 
 
@@ -114,8 +113,8 @@ def adapter_differences(directory: Path, served: ModelShape) -> list[str]:
     Raises:
         ConfigurationError: its files cannot be read.
     """
-    config = read_json(directory / "adapter_config.json", directory.name)
-    if config.get("peft_type") != "LORA" or config.get("modules_to_save"):
+    config = read_fields(AdapterConfig, directory / "adapter_config.json", directory.name)
+    if config.peft_type != "LORA" or config.modules_to_save:
         return ["only LoRA adapters without further trained modules can be merged"]
     tensors = read_tensors([directory / "adapter_model.safetensors"])
     found = [] if tensors else ["it holds no tensor"]

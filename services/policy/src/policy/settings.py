@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from parallelsearch.protocol.observations import Layout
@@ -16,8 +17,33 @@ from servicekit.settings import ServiceSettings
 BUNDLED = "bundled"
 
 
+def at_home(path: Path) -> Path:
+    """The path with `~` spelt out."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path}: there is no such user") from error
+
+
+def _checkpoint(text: str) -> str:
+    if text.startswith("~"):
+        at_home(Path(text))
+    return text
+
+
+HomePath = Annotated[Path, AfterValidator(at_home)]
+
+
 def _split(value: object) -> object:
     return tuple(Path(part) for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+
+def _command_line(text: str) -> str:
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"is no command line: {error}") from None
+    return text
 
 
 Roots = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
@@ -36,7 +62,7 @@ class CacheSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
 
-    cache_dir: Path = Field(default=Path("~/.cache/parallelsearch"), validation_alias="PARALLELSEARCH_CACHE_DIR")
+    cache_dir: HomePath = Field(default=Path("~/.cache/parallelsearch"), validation_alias="PARALLELSEARCH_CACHE_DIR")
 
     @property
     def models_dir(self) -> Path:
@@ -49,7 +75,7 @@ class PolicySettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="POLICY_")
 
     port: int = Field(default=8002, ge=1, le=65535)
-    checkpoint: str = Field(default=BUNDLED, min_length=1)
+    checkpoint: Annotated[str, AfterValidator(_checkpoint)] = Field(default=BUNDLED, min_length=1)
     """`bundled`, a directory with config.json and safetensors, or a model's name on a hub."""
     served_name: str | None = None
     layout: Layout | None = None
@@ -59,7 +85,7 @@ class PolicySettings(ServiceSettings):
     kv_cache_gb: float | None = Field(default=None, gt=0)
     enforce_eager: bool | None = None
     trust_remote_code: bool = False
-    vllm_arguments: str = ""
+    vllm_arguments: Annotated[str, AfterValidator(_command_line)] = ""
     """Further arguments of vLLM's server, such as `--tensor-parallel-size 2`."""
     checkpoint_roots: Roots = (Path(".state/trainer/runs"),)
     """Folders with `:` between; weights sent to a running policy must lie below one of them."""

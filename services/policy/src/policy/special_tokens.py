@@ -12,7 +12,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from servicekit.errors import http_problem
+from servicekit.errors import http_problem, invalid_body
 
 CHAT_PATHS = ("/v1/chat/completions", "/tokenize", "/v1/messages", "/v1/responses")
 FIELDS = ("messages", "tools", "documents", "input", "instructions", "system")
@@ -60,9 +60,15 @@ class SpecialTokenMiddleware:
         except HTTPException as error:
             await http_problem(error)(scope, receive, send)
             return
-        await self.app(scope, _replay(self._clean(message), receive), send)
+        try:
+            cleaned = self._clean(message)
+        except RecursionError:
+            await invalid_body("is nested too deeply")(scope, receive, send)
+            return
+        await self.app(scope, _replay(cleaned, receive), send)
 
     def _clean(self, message: Message) -> Message:
+        """Raises RecursionError: the body is nested deeper than Python reads; it must not pass, since nobody has looked at it."""
         body = message.get("body", b"")
         try:
             # The parser that vLLM's server uses: what a stricter one refuses would pass as it is.

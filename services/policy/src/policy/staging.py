@@ -32,8 +32,16 @@ class Staging:
         """A folder with the full weights of `candidate`; an adapter is merged in a process of its own. Takes seconds to minutes.
 
         Raises:
-            UpstreamUnavailable: the merge failed.
+            UpstreamUnavailable: the merge failed, or the files cannot be kept.
         """
+        try:
+            return self._take(candidate, version)
+        except OSError as error:
+            raise UpstreamUnavailable(
+                f"The weights cannot be copied to {self.folder}: {error.strerror or error}. The old weights serve on."
+            ) from error
+
+    def _take(self, candidate: Candidate, version: int) -> Path:
         target = self.folder / str(version)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
