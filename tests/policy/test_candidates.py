@@ -144,7 +144,7 @@ def test_adapters_that_do_not_fit(tmp_path: Path, verifier: Verifier) -> None:
 def test_a_name_that_no_file_can_have(tmp_path: Path, verifier: Verifier) -> None:
     (tmp_path / "runs" / "round").symlink_to(tmp_path / "runs" / "round")
     for name in ("~nobody-of-this-name/a", "x" * 300, "a/" + "x" * 300, "round", "round/a"):
-        with pytest.raises(InvalidInput, match="^checkpoint: "):
+        with pytest.raises(InvalidInput, match=r"^checkpoint: "):
             verifier.find(name)
 
 

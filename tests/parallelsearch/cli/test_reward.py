@@ -1,14 +1,19 @@
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from parallelsearch.cli.reward import reward
 from parallelsearch.schemas.answers import UsageModel
+from parallelsearch.schemas.training import WeightsSpec
 
+TRAINING = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text()
 TEXT = "<think> t </think> <search> a ## </search>"
 LINE = {
     "id": "one",
@@ -29,7 +34,7 @@ LINE = {
 def run():
     app = typer.Typer()
     app.command()(reward)
-    runner = CliRunner()
+    runner = CliRunner(env={"COLUMNS": "200"})
     return lambda *arguments, stdin=None: runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
@@ -76,6 +81,23 @@ def test_a_weight_that_makes_no_number_of_a_reward_is_refused(run, option, weigh
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert option in result.stderr
+
+
+OPTIONS = {"--decomposition": "decomposition", "--alpha": "alpha", "--search-count": "search_count", "--format": "format"}
+
+
+@pytest.mark.parametrize(("option", "field"), OPTIONS.items())
+def test_a_weight_has_the_same_limit_here_as_in_a_training_run_and_the_error_says_it(run, option, field):
+    limit = next(each.le for each in WeightsSpec.model_fields[field].metadata if hasattr(each, "le"))
+
+    assert run(option, limit, stdin=json.dumps(LINE)).exit_code == 0
+    WeightsSpec(**{field: limit})
+    assert f"less than or equal to {limit}" in run(option, limit + 0.5, stdin=json.dumps(LINE)).stderr
+    with pytest.raises(ValidationError, match=f"less than or equal to {limit}"):
+        WeightsSpec(**{field: limit + 0.5})
+    said = re.search(r"λd and λs up to ([\d,]+), α up to ([\d,]+), the format weight up to ([\d,]+)", TRAINING)
+    numbers = [int(number.replace(",", "")) for number in said.groups()]
+    assert dict(zip(OPTIONS, (numbers[0], numbers[1], numbers[0], numbers[2]), strict=True))[option] == limit
 
 
 @pytest.mark.parametrize(

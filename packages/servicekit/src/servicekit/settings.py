@@ -53,7 +53,7 @@ def load(settings: type[S]) -> S:
     """The settings from the environment, or an exit with one line for each variable that is wrong."""
     prefix = settings.model_config.get("env_prefix", "")
     try:
-        return settings()  # type: ignore[call-arg]  # the environment gives the rest
+        return settings()  # the environment gives what is left out
     except ValidationError as error:
         lines = []
         for fault in error.errors():

@@ -15,13 +15,12 @@ from pydantic import ValidationError
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.reward.scoring import Preset, Reward, score
-from parallelsearch.reward.terms import RewardWeights
+from parallelsearch.reward.terms import MAX_ALPHA, MAX_FORMAT, MAX_WEIGHT, RewardWeights
 from parallelsearch.schemas.answers import ScoredTrajectoryModel
 from parallelsearch.schemas.trajectories import trajectory_from_wire
 from parallelsearch.text_lines import without_mark
 
 STDIN = "-"
-MAX_WEIGHT = 1_000
 
 
 def register(app: typer.Typer) -> None:
@@ -33,10 +32,12 @@ def reward(
     preset: Annotated[Preset, typer.Option(help="`paper` as published, `strict` with its holes closed.")] = Preset.STRICT,
     decomposition: Annotated[float, typer.Option(min=0, max=MAX_WEIGHT, help="Weight λd.")] = RewardWeights().decomposition,
     alpha: Annotated[
-        float, typer.Option(min=0, max=MAX_WEIGHT, help="Multiplier α of a right decomposition.")
+        float, typer.Option(min=0, max=MAX_ALPHA, help="Multiplier α of a right decomposition.")
     ] = RewardWeights().alpha,
     search_count: Annotated[float, typer.Option(min=0, max=MAX_WEIGHT, help="Weight λs.")] = RewardWeights().search_count,
-    format_weight: Annotated[float, typer.Option("--format", min=0, max=1, help="Weight of the format.")] = RewardWeights().format,
+    format_weight: Annotated[
+        float, typer.Option("--format", min=0, max=MAX_FORMAT, help="Weight of the format.")
+    ] = RewardWeights().format,
 ) -> None:
     """Score trajectories that carry `kind` and `golden_answers`; writes {"id", "reward", "terms": {…}} for each, in order."""
     weights = RewardWeights(decomposition, alpha, search_count, format_weight)

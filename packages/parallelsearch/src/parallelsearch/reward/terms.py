@@ -13,6 +13,8 @@ IDEAL_SEARCHES = 1
 """Of parallel and unlabelled questions."""
 IDEAL_SEQUENTIAL_SEARCHES = 2
 IDEAL_HYBRID_SEARCHES = 2
+MAX_WEIGHT, MAX_ALPHA, MAX_FORMAT = 1_000, 100, 1
+"""Of λd and λs, of α, and of the format weight, wherever they are set: no reward of such weights comes near what trainers clip."""
 
 
 @dataclass(frozen=True, slots=True)

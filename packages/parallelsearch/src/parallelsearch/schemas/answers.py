@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
 
 from parallelsearch.rollout.types import Kind, Mode, StopReason
 from parallelsearch.schemas.base import NonBlankText, WireModel, not_blank
@@ -28,9 +28,9 @@ class AnswerRequest(WireModel):
     index: IndexName | None = Field(default=None, description="The index that is searched; null: the default one.")
     filter: FilterModel | None = Field(default=None, description="Which documents count; null: all.")
     method: Method | None = Field(default=None, description=METHOD_HELP)
-    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    temperature: StrictFloat = Field(default=0.0, ge=0.0, le=2.0)
     seed: StrictInt | None = Field(default=None, ge=0, le=2**31 - 1)
-    deadline_s: float = Field(default=60.0, gt=0.0, le=600.0)
+    deadline_s: StrictFloat = Field(default=60.0, gt=0.0, le=600.0)
     cache: CacheUse = "use"
     stream: StrictBool = False
 

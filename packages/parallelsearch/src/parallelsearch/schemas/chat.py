@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     StrictBool,
+    StrictFloat,
     StrictInt,
     model_serializer,
 )
@@ -55,13 +56,13 @@ class Message(Tolerant):
 
 
 class StreamOptions(Tolerant):
-    include_usage: bool | None = None
+    include_usage: StrictBool | None = None
 
 
 class ChatRequest(Tolerant):
     model: Annotated[str, Field(max_length=256)]
     messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
-    temperature: float | None = Field(default=None, ge=0.0, le=2.0)
+    temperature: Annotated[StrictFloat, Field(ge=0.0, le=2.0)] | None = None
     seed: StrictInt | None = Field(default=None, ge=-(2**63), le=2**63 - 1, description="Taken modulo 2³¹.")
     n: Literal[1] | None = None
     stream: StrictBool | None = None

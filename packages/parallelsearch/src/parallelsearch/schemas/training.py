@@ -10,6 +10,7 @@ from pydantic import (
     AllowInfNan,
     Field,
     HttpUrl,
+    Strict,
     StrictBool,
     StrictInt,
     TypeAdapter,
@@ -19,6 +20,7 @@ from pydantic import (
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.reward.scoring import Preset
+from parallelsearch.reward.terms import MAX_ALPHA, MAX_FORMAT, MAX_WEIGHT
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.base import CleanText, NonBlankText, WireModel
 
@@ -40,7 +42,7 @@ def _address(text: str) -> str:
 Place = Annotated[NonBlankText, Field(max_length=1_024), AfterValidator(_on_one_line)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Positive = Annotated[StrictInt, Field(ge=1)]
-Finite = Annotated[float, AllowInfNan(False)]
+Finite = Annotated[float, AllowInfNan(False), Strict()]
 Fraction = Annotated[Finite, Field(ge=0.0, le=1.0)]
 MAX_LISTED = 1_000
 """Runs in one answer."""
@@ -48,8 +50,7 @@ MAX_PROMPTS = 1_000_000
 MAX_SAMPLES = 1_024
 """Of more equal rewards the mean is not exact where it is learnt from."""
 MAX_TOKENS = 1_048_576
-Weight = Annotated[Finite, Field(ge=0, le=1_000)]
-"""No reward of such weights comes near what OpenRLHF clips."""
+Weight = Annotated[Finite, Field(ge=0, le=MAX_WEIGHT)]
 
 
 class Algorithm(StrEnum):
@@ -80,9 +81,9 @@ class WeightsSpec(WireModel):
     """λd, α, λs and the format weight of the reward."""
 
     decomposition: Weight = 0.15
-    alpha: Annotated[Finite, Field(ge=0, le=100)] = 3.0
+    alpha: Annotated[Finite, Field(ge=0, le=MAX_ALPHA)] = 3.0
     search_count: Weight = 0.35
-    format: Fraction = 0.1
+    format: Annotated[Finite, Field(ge=0, le=MAX_FORMAT)] = 0.1
 
 
 class RewardSpec(WireModel):
