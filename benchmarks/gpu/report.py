@@ -46,8 +46,10 @@ class Report:
         measured = {row.engine for row in self.rows}
         kept = [Row(**row) for row in earlier["rows"] if row["engine"] not in measured]
         of_run = {**earlier["card"], "read_fp16_ms": earlier["read_fp16_ms"]}
+        order = list(dict.fromkeys(row["engine"] for row in earlier["rows"]))
         sources = {f"{engine}_measured_by": of_run for engine in dict.fromkeys(row.engine for row in kept)}
-        return replace(self, rows=kept + self.rows, notes=sources | earlier["notes"] | self.notes)
+        rows = sorted(kept + self.rows, key=lambda row: order.index(row.engine) if row.engine in order else len(order))
+        return replace(self, rows=rows, notes=sources | earlier["notes"] | self.notes)
 
     def write(self, folder: Path, name: str, earlier: Path | None = None) -> None:
         whole = self.joined(json.loads(earlier.read_text())) if earlier and earlier.is_file() else self
