@@ -36,8 +36,8 @@ class Tile:
     queries_first: bool = False
 
 
-# Measured over 21 million vectors of 768 dimensions: those of 64, 128 and 256 queries on an H200 (the fastest of 9 to 17 shapes), the
-# others on an H100 (of five to nine).
+# Measured over 21 million vectors of 768 dimensions: those of 64, 128 and 256 queries on an H200 (the fastest of 9 to 17 shapes),
+# the others on an H100 (of five to nine).
 TILES_FP16 = (
     Tile(queries=16, rows=128, columns=128, stages=3, warps=4, programs_per_multiprocessor=2),
     Tile(queries=32, rows=128, columns=128, stages=2, warps=4, programs_per_multiprocessor=2),
