@@ -4,7 +4,8 @@ usage: report.py ARCHIVE.tar.gz … --before RUN=BEFORE … [--pool NAME=RUN,RUN
            --name training_boundary --card CARD --date DATE
 
 `--before boundary-seed42=before` says which one-step run measured the policy that a run started from; `--pool` puts runs that
-differ in their seed together, question by question; `--runs` leaves the others out. Writes NAME.json, NAME.md and NAME.png.
+differ in their seed together, question by question; `--runs` leaves the others out; `--keep` takes over the runs that an earlier
+NAME.json tells of. Writes NAME.json, NAME.md and NAME.png.
 Evaluation is of the same questions before and after, at the temperature that the runs name; of several samples of a question the
 mean counts.
 """
@@ -135,7 +136,7 @@ def describe(run, before):
         "curves": {name: [round(step.values[name], 4) if name in step.values else None for step in steps] for name in CURVES},
     }
     if before is not None and run.evaluated:
-        told |= evaluation(before.evaluated, run.evaluated)
+        told |= evaluation(before.evaluated, run.evaluated) | {"short": short_of(run, before)}
     return told
 
 
@@ -251,6 +252,7 @@ def main():
     parser = report_parser()
     parser.add_argument("--before", nargs="*", default=[])
     parser.add_argument("--pool", nargs="*", default=[])
+    parser.add_argument("--keep", type=Path, help="the JSON file of an earlier visit")
     given = parser.parse_args()
     runs = {run.name: run for archive in given.archives for run in read(archive)}
     before = dict(pair.split("=") for pair in given.before)
@@ -259,13 +261,14 @@ def main():
     for name, _, members in (pair.partition("=") for pair in given.pool):
         pooled = [runs[member] for member in members.split(",")]
         told[name] = pool(pooled, runs[before[pooled[0].name]])
-    short = [short_of(runs[name], runs[before[name]]) for name in wanted if name in before]
+    if given.keep:
+        told = dict(sorted((json.loads(given.keep.read_text())["runs"] | told).items()))
     whole = {"card": given.card, "date": given.date, "runs": told}
     (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
     plot(told, given.out / f"{given.name}.png")
     lines = [
         f"{given.card}, {given.date}. Held-out questions, {temperatures(told)}: before → after [95 % interval of the difference].",
-        *filter(None, short),
+        *filter(None, (run.get("short") for run in told.values())),
         "",
         *table(told),
         "",
