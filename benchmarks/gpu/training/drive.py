@@ -114,6 +114,8 @@ class Plan:
             again = name in known and known[name]["state"] == "failed" and self.tries(name) < TRIES
             ready = model_of(spec, known)
             if room > 0 and ready and (name not in known or again):
+                if again:
+                    show(name, known[name])
                 key = f"{name}-{self.tries(name)}"
                 run = ask("POST", f"{TRAINER}/v1/training-runs", ready, **{"idempotency-key": key})
                 print(f"submitted {name} as {run['id']}", flush=True)
