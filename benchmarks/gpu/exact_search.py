@@ -49,7 +49,8 @@ def main() -> None:
         plain_torch(vectors, report)
         report.write(args.out, args.name, args.keep)
     if "eight_bit" in args.engine:
-        file = write_file(vectors, args.scratch)
+        file = args.scratch / "exact_search_vectors.npy"
+        write_file(vectors, file)
         vectors = None
         gc.collect(), torch.cuda.empty_cache()
         eight_bit(file, report, truth)
@@ -150,8 +151,8 @@ def agreement(search: Search, dimension: int, truth: tuple[torch.Tensor, torch.T
     return found
 
 
-def write_file(vectors: torch.Tensor, scratch: Path) -> Path:
-    path = scratch / "exact_search_vectors.npy"
+def write_file(vectors: torch.Tensor, path: Path) -> None:
+    """Vectors of the card, fp16 (rows, dimension), as a .npy file."""
     header = {"descr": "<f2", "fortran_order": False, "shape": tuple(vectors.shape)}
     staging = torch.empty((BLOCK_ROWS // 4, vectors.shape[1]), dtype=torch.float16, pin_memory=True)
     with path.open("wb") as file:
@@ -160,7 +161,6 @@ def write_file(vectors: torch.Tensor, scratch: Path) -> Path:
             part = staging[: len(block)]
             part.copy_(block)
             file.write(part.numpy())
-    return path
 
 
 def _arguments() -> argparse.Namespace:

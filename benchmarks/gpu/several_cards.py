@@ -1,6 +1,8 @@
 """Exact search of one index spread over all cards of a host, against one card: the same rows and scores, and milliseconds a batch.
 
-python benchmarks/gpu/several_cards.py VECTORS.npy [--engine fused] [--device cpu …]
+python benchmarks/gpu/several_cards.py VECTORS.npy [--make ROWS] [--engine fused] [--device cpu …]
+
+With --make the file is made first, of as many random unit vectors of 768 dimensions, on the first card, and removed at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +24,26 @@ def main() -> None:
     parser.add_argument("vectors", type=Path)
     parser.add_argument("--engine", default="fused")
     parser.add_argument("--device", action="append", help="default: all cards of the host")
+    parser.add_argument("--make", type=int, metavar="ROWS")
     chosen = parser.parse_args()
+    if chosen.make:
+        write_vectors(chosen.vectors, chosen.make)
+    try:
+        compare(chosen)
+    finally:
+        if chosen.make:
+            chosen.vectors.unlink()
+
+
+def write_vectors(path: Path, rows: int) -> None:
+    from card import make_vectors
+    from exact_search import write_file
+
+    write_file(make_vectors(rows, 768), path)
+    torch.cuda.empty_cache()
+
+
+def compare(chosen: argparse.Namespace) -> None:
     devices = tuple(chosen.device or [f"cuda:{number}" for number in range(torch.cuda.device_count())])
     started = time.perf_counter()
     one = open_search(chosen.vectors, GpuPlan(chosen.engine, devices[:1]))
