@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from errno import ENOSPC
@@ -17,6 +17,7 @@ from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
 from parallelsearch.schemas.training import DryRun, LauncherName, ReinforcementSpec, RunState, SupervisedSpec
 from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
+from trainer.last_words import named_error, shown
 from trainer.launchers.interface import Launcher, LaunchRefused, read_log
 from trainer.store import Run, Store, now
 
@@ -115,13 +116,13 @@ class TrainingRuns:
 
     def _end(self, run: Run, state: RunState, detail: str) -> bool:
         """False if the run is somewhere else meanwhile. A queued one has processes if its start was tried and not recorded."""
-        lines: tuple[str, ...] = ()
+        lines: Sequence[str] = ()
         if run.state is RunState.RUNNING or (run.state is RunState.QUEUED and self.jobs.folder(run.id).exists()):
             self._launcher(run.spec.launcher).cancel(run.handle, self.jobs.files(run.id))
             # First, since it may make the room that the record of the end takes.
             self._tidy(run, ended=True)
             lines = self._last_lines(run) if state is RunState.FAILED else ()
-        return self.store.move(run, state, detail=detail, last_log_lines=lines)
+        return self.store.move(run, state, detail=detail, last_log_lines=tuple(lines[-LAST_LINES:]))
 
     def read_log(self, run: Run, offset: int) -> bytes:
         """What lies with its files where this trainer has no such launcher. Raises LauncherUnavailable: its cluster is away."""
@@ -185,7 +186,9 @@ class TrainingRuns:
             self.store.note(run, status.detail)
         elif run.id not in self.ending:
             lines = self._last_lines(run) if status.state is RunState.FAILED else ()
-            self.store.move(run, status.state, detail=status.detail, last_log_lines=lines)
+            error = named_error(lines)
+            detail = f"{status.detail} In its log: {error}".strip() if error else status.detail
+            self.store.move(run, status.state, detail=detail, last_log_lines=tuple(lines[-LAST_LINES:]))
 
     def _tidy(self, run: Run, *, ended: bool) -> None:
         try:
@@ -196,12 +199,13 @@ class TrainingRuns:
         except (InvalidInput, OSError) as error:
             log.warning("checkpoints_not_tidied", run=run.id, detail=str(error))
 
-    def _last_lines(self, run: Run) -> tuple[str, ...]:
+    def _last_lines(self, run: Run) -> Sequence[str]:
+        """Those of the last `TAIL_BYTES`, the first of which may be half a line."""
         tail, offset = b"", max(self.log_bytes(run) - TAIL_BYTES, 0)
         while part := self.read_log(run, offset):
             offset += len(part)
             tail = (tail + part)[-TAIL_BYTES:]
-        return tuple(tail.decode(errors="replace").splitlines()[-LAST_LINES:])
+        return shown(tail) if tail else ()
 
     def _launcher(self, name: LauncherName) -> Launcher:
         launcher = self.launchers.get(name)
