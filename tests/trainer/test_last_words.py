@@ -18,13 +18,17 @@ ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this
 
 
 def test_lines_are_what_a_terminal_shows_of_them():
-    assert shown(b"one\rtwo\r\n\x1b[36m(A pid=1)\x1b[0m three\r\xff\r\n\n four\n") == [
-        "two",
-        "\N{REPLACEMENT CHARACTER}",
-        "",
-        " four",
-    ]
+    assert shown(b"one\rtwo\r\n\x1b[36m(A pid=1)\x1b[0m three\r\xff\r\n\n four\n") == ["two", "\ufffd", " four"]
     assert shown(RAY_LOG.encode())[0] == "(PolicyModelActor pid=8099) forward: 100%|"
+
+
+def test_of_a_progress_bar_its_last_state_is_kept():
+    bar = "(PPOTrainer pid=7) Generate samples: {0:3}%|{1}| {0}/100 [00:03<00:02]\x1b[A\n(PPOTrainer pid=7) \n"
+    other = "(PPOTrainer pid=7) forward:  50%|##| 1/2\n"
+    log = "".join(bar.format(done, "#" * done) for done in (0, 50, 100)) + other + bar.format(0, "") + "done\n"
+    kept = [line.split("|")[0] for line in shown(log.encode())]
+    of = "(PPOTrainer pid=7) "
+    assert kept == [f"{of}Generate samples: 100%", f"{of}forward:  50%", f"{of}Generate samples:   0%", "done"]
 
 
 def test_an_error_of_a_process_itself_is_told_before_the_end_of_others():
@@ -38,6 +42,10 @@ def test_an_error_of_a_process_itself_is_told_before_the_end_of_others():
         ("KeyboardInterrupt", "KeyboardInterrupt"),
         ("(RolloutRayActor pid=5, ip=10.0.0.2) httpx.ConnectError: refused", "httpx.ConnectError: refused"),
         ("(WorkerDict(rank=0) pid=5) RuntimeError: boom", "RuntimeError: boom"),
+        (
+            "(RolloutRayActor pid=5) (EngineCore pid=6) ERROR 11-29 08:55:02 [core.py:1100] ValueError: no room",
+            "ValueError: no room",
+        ),
         ("ray.exceptions.ActorDiedError: it died", "ray.exceptions.ActorDiedError: it died"),
         ("    raise ValueError: no", ""),
         ("INFO Error: 3 of 4", ""),

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 LONGEST = 300
 """Characters of an error that are told."""
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_PROCESS = re.compile(r"^\((?:[^()]|\([^()]*\))*\bpid=[^()]*\)\s")
+_PROCESS = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\bpid=[^()]*\)\s)+(?:ERROR [\d-]+ [\d:.]+ \[[^\]]*\]\s)?")
+_BAR = re.compile(r"^(.*?)\s*\d+%\|")
 _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?:: \S.*)?$")
-_OTHERS = ("ray.exceptions.", "RayTaskError", "torch.distributed.elastic")
+_OTHERS = ("ray.exceptions.", "torch.distributed.elastic", "RuntimeError: Engine core", "vllm.v1.engine.exceptions.EngineDeadError")
 """What processes say of the end of others."""
 _NO_MEMORY = ("OutOfMemoryError", "CUDA out of memory")
 MEMORY_ADVICE = (
@@ -23,9 +24,17 @@ MEMORY_ADVICE = (
 
 
 def shown(log: bytes) -> list[str]:
-    """Lines without colour codes, each as it was last written over."""
-    lines = log.decode(errors="replace").rstrip("\r\n").split("\n")
-    return [_CODES.sub("", next((part for part in reversed(line.split("\r")) if part), "")) for line in lines]
+    """Lines that say something, without colour codes, each as it was last written over; of a progress bar its last state."""
+    lines: list[str] = []
+    for line in log.decode(errors="replace").split("\n"):
+        written = _CODES.sub("", next((part for part in reversed(line.split("\r")) if part), ""))
+        if not _PROCESS.sub("", f"{written} ").strip():
+            continue
+        bar, before = _BAR.match(written), _BAR.match(lines[-1]) if lines else None
+        if bar and before and bar[1] == before[1]:
+            lines.pop()
+        lines.append(written)
+    return lines
 
 
 def named_error(lines: Sequence[str]) -> str:
