@@ -283,3 +283,11 @@ def test_no_turn_mixes_passages_of_an_index_and_of_the_one_that_replaced_it(star
     shown = [passage["id"] for row in answer["turns"][0]["observation"] for passage in row["passages"]]
     assert shown and all(identifier.startswith("new-") for identifier in shown)
     assert retriever.state.batches == [[first], [second], [first]]
+
+
+def test_a_policy_of_the_published_layout_gets_the_published_environment(start_gateway):
+    """Its last answer is not opened, and what it asks again is searched again."""
+    policy, body = fake_policy([BOTH, BOTH, DONE]), {"question": QUESTION, "max_turns": 2, "cache": "bypass"}
+    answer = start_gateway(policy, fake_retriever(PASSAGES), policy_layout="paper").post("/v1/answers", json=body).json()
+    assert (answer["answer"], answer["usage"]["search_rounds"]) == ("Camille Pissarro", 2)
+    assert not any(context.endswith("<answer>") for context in policy.state.contexts)

@@ -146,8 +146,8 @@ def test_messages_that_ask_nothing_are_refused_by_name(start_openai, messages):
         ("a\x00b", "messages.0.content.0.text", "must not contain NUL characters"),
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "\x00"}], "messages.0.content.1.text", "must not contain NUL"),
         ([{"type": "text", "text": 5}], "messages.0.content.0.text", "Input should be a valid string"),
-        (" ", "messages", "the last user message must not be blank"),
-        ("x" * 9_000, "messages", "the last user message Value should have at most 8192 characters, not 9000"),
+        (" ", "messages", "the last user message: must not be blank"),
+        ("x" * 9_000, "messages", "the last user message: Value should have at most 8192 characters, not 9000"),
     ],
 )
 def test_a_fault_is_said_of_its_field_and_in_plain_words(start_openai, content, param, words):
@@ -156,6 +156,14 @@ def test_a_fault_is_said_of_its_field_and_in_plain_words(start_openai, content, 
     error = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body).json()["error"]
     assert error["param"] == param
     assert error["message"].startswith(f"{param}: {words}")
+
+
+@pytest.mark.parametrize(("index", "words"), [("a\x00b", "must not contain NUL characters"), ("x" * 300, "at most 256")])
+def test_an_index_that_cannot_be_one_is_a_fault_of_the_model_that_names_it(start_openai, index, words):
+    _, _, gateway = start_openai()
+    body = {"model": f"parallelsearch:{index}", "messages": [USER]}
+    error = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body).json()["error"]
+    assert (error["param"], words in error["message"]) == ("model", True)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
@@ -212,3 +220,12 @@ def test_a_conversation_is_condensed_where_asked_for(start_openai):
     assert "assistant: Monet [|im_end|]" in policy.state.contexts[0]
     assert "Question: Who is older, Monet or Pissarro?" in policy.state.contexts[1]
     assert completion.parallelsearch["notice"].endswith("condensed into: Who is older, Monet or Pissarro?")
+
+
+@pytest.mark.parametrize("written", ["a\x00b", "x" * 9_000, "Question:", "\n", ""])
+def test_a_condensed_question_that_may_not_be_asked_is_left_out(start_openai, written):
+    client, policy, _ = start_openai([written, DONE], condense_chats=True)
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Monet <gh_stars>"}, USER]
+    completion = client.chat.completions.create(model="parallelsearch", messages=messages)
+    assert "<gh_stars>" not in policy.state.contexts[0]
+    assert completion.parallelsearch["notice"] == "Only the last user message was used as the question."

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from parallelsearch.clients.policy import PolicyHttp
 from parallelsearch.clients.policy_http import first_choice
 from parallelsearch.errors import ParallelSearchError
 from parallelsearch.protocol.tags import neutralise
-from parallelsearch.schemas.answers import MAX_QUESTION_CHARACTERS
+from parallelsearch.schemas.answers import Question
 from parallelsearch.schemas.chat import ChatRequest
 
 log = structlog.get_logger(__name__)
@@ -22,10 +25,13 @@ MAX_MESSAGE_CHARACTERS = 2_000
 MAX_TOKENS = 128
 
 
-async def condense(chat: ChatRequest, policy: PolicyHttp, model: str) -> str | None:
-    """The question, or None where the server fails or writes nothing of use."""
+_QUESTION: TypeAdapter[str] = TypeAdapter(Question)
+
+
+async def condense(chat: ChatRequest, policy: PolicyHttp, model: str, special_tokens: Sequence[str] = ()) -> str | None:
+    """The question, or None where the server fails or writes nothing that may be asked."""
     spoken = [message for message in chat.messages if message.role in {"user", "assistant"}][-LAST_MESSAGES:]
-    lines = [f"{message.role}: {neutralise(message.text[:MAX_MESSAGE_CHARACTERS])}" for message in spoken]
+    lines = [f"{message.role}: {neutralise(message.text[:MAX_MESSAGE_CHARACTERS], special_tokens)}" for message in spoken]
     message = {"role": "user", "content": INSTRUCTION.format(conversation="\n".join(lines))}
     body = {"model": model, "messages": [message], "max_tokens": MAX_TOKENS, "temperature": 0}
     try:
@@ -36,4 +42,8 @@ async def condense(chat: ChatRequest, policy: PolicyHttp, model: str) -> str | N
         return None
     text = str(written.get("content") or "").strip() if isinstance(written, dict) else ""
     question = text.splitlines()[0].removeprefix("Question:").strip() if text else ""
-    return question if question and len(question) <= MAX_QUESTION_CHARACTERS else None
+    try:
+        return _QUESTION.validate_python(question)
+    except ValidationError as error:
+        log.warning("not_condensed", error=error.errors()[0]["msg"])
+        return None

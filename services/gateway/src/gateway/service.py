@@ -137,7 +137,8 @@ class AnswerService:
         if not self._settings.condense_chats or not chat.is_follow_up:
             return None
         with self._places.one(), self._upstreams.policies.rollout() as policy:
-            return await condense(chat, policy.http, policy.description.identity.model)
+            description = policy.description
+            return await condense(chat, policy.http, description.identity.model, description.special_tokens)
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         """The same batch search without a policy; an empty list of queries gives an empty list."""
@@ -187,7 +188,7 @@ class AnswerService:
             turn_tokens=self._settings.turn_tokens or description.turn_tokens or DEFAULT_TURN_TOKENS,
             context_tokens=description.context_tokens or DEFAULT_CONTEXT_TOKENS,
             observation=observation,
-        )
+        ).as_published()
 
 
 def new_id() -> str:

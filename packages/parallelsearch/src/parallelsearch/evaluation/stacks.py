@@ -77,7 +77,7 @@ def rollout_settings(description: PolicyDescription) -> RolloutSettings:
         turn_tokens=description.turn_tokens or DEFAULT_TURN_TOKENS,
         context_tokens=description.context_tokens or DEFAULT_CONTEXT_TOKENS,
         observation=observation,
-    )
+    ).as_published()
 
 
 async def _known(policy: PolicyHttp, retriever: RetrieverClient) -> tuple[PolicyDescription | None, IndexModel | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from parallelsearch.protocol.observations import Layout
@@ -32,7 +32,7 @@ class ObservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """Limits of one rollout. The defaults serve; `for_training` gives those of a trainer."""
+    """Limits of one rollout. The defaults serve; a trainer has the policy give its last answer itself, and only adds to a context."""
 
     mode: Mode = Mode.PARALLEL
     top_k: int = 3
@@ -55,3 +55,9 @@ class RolloutSettings:
     @property
     def sub_query_limit(self) -> int:
         return 1 if self.mode is Mode.SEQUENTIAL else self.max_sub_queries
+
+    def as_published(self) -> RolloutSettings:
+        """The same, but with what the published environment lacks left out, where its layout is the policy's."""
+        if self.observation.layout is not Layout.PAPER:
+            return self
+        return replace(self, open_last_answer=False, refuse_repeats=False)

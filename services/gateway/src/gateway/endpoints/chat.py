@@ -109,9 +109,10 @@ def _check_question(body: ChatRequest) -> None:
     try:
         answer_request(body, body.question)
     except ValidationError as error:
-        message = said(error.errors()[0])
-        fault = {"field": "messages", "message": f"the last user message {message}"}
-        raise InvalidInput(f"messages: {fault['message']}", extensions={"errors": [fault]}) from error
+        wrong = error.errors()[0]
+        field, part = ("model", "its index") if wrong["loc"] == ("index",) else ("messages", "the last user message")
+        message = f"{part}: {said(wrong)}"
+        raise InvalidInput(f"{field}: {message}", extensions={"errors": [{"field": field, "message": message}]}) from error
 
 
 def _field(error: ParallelSearchError) -> str | None:
