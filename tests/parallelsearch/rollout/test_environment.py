@@ -1,5 +1,6 @@
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,6 +111,37 @@ def test_a_passed_deadline_is_a_stop_reason_with_the_turns_so_far():
     trajectory, _, _ = run([BOTH] * 9, latency_s=0.05, deadline_s=0.08, refuse_repeats=False)
     assert trajectory.stop_reason is StopReason.DEADLINE
     assert len(trajectory.turns) == 1
+
+
+class Waiting(InMemoryRetriever):
+    """Takes its time, and fails where `fails`."""
+
+    def __init__(self, *, fails=False):
+        super().__init__(dict.fromkeys(BORN) if fails else BORN)
+
+    async def search(self, *arguments):
+        await asyncio.sleep(0.1)
+        return await super().search(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("script", "policy_s", "retriever", "deadline_s", "reason"),
+    [
+        ([DONE], 9.0, InMemoryRetriever(BORN), 0.1, StopReason.DEADLINE),
+        ([BOTH, UpstreamUnavailable("Gone.")], 0.1, InMemoryRetriever(BORN), 5.0, StopReason.POLICY_FAILED),
+        ([BOTH], 0.0, Waiting(), 0.05, StopReason.DEADLINE),
+        ([BOTH], 0.0, Waiting(fails=True), 5.0, StopReason.RETRIEVAL_FAILED),
+        ([BOTH, DONE], 0.1, Waiting(), 5.0, StopReason.ANSWERED),
+    ],
+)
+def test_waiting_for_others_is_never_counted_as_own_time_however_it_ends(script, policy_s, retriever, deadline_s, reason):
+    request = RolloutRequest("r", "Who is older?", RolloutSettings(), deadline_s=deadline_s)
+    policy = ScriptedPolicy(script, latency_s=policy_s)
+    trajectory = asyncio.run(run_rollout(request, policy, retriever, identity=PolicyIdentity("scripted")))
+    assert trajectory.stop_reason is reason
+    assert trajectory.timings.policy_ms >= min(policy_s, deadline_s) * 900
+    assert trajectory.timings.overhead_ms < 30
+    assert sum(turn.timings.search_ms for turn in trajectory.turns) == trajectory.timings.search_ms
 
 
 def test_old_observations_shrink_before_new_ones_and_the_question_stays():

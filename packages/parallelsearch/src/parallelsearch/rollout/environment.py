@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from parallelsearch.errors import RetrievalFailed
@@ -168,14 +169,17 @@ class SearchEnvironment:
 
     async def _observe_search(self, exchange: _Exchange, turn: Turn, queries: Sequence[str]) -> Step:
         self._observer.search_started(turn)
-        started = time.perf_counter()
+        started, batch = time.perf_counter(), None
         try:
-            batch = await self._search.search(queries, self.settings.top_k)
-        except RetrievalFailed:
+            with suppress(RetrievalFailed):
+                batch = await self._search.search(queries, self.settings.top_k)
+        finally:  # also of a search that the deadline breaks off
+            search_ms = (time.perf_counter() - started) * 1000
+            turn = self.turns[-1] = replace(turn, timings=replace(turn.timings, search_ms=search_ms))
+        if batch is None:
             failed = tuple(SubQueryResult(query, failed=True) for query in queries)
             return self._end(replace(turn, observation=failed), StopReason.RETRIEVAL_FAILED)
-        search_ms = (time.perf_counter() - started) * 1000
-        turn = replace(turn, observation=batch.results, timings=replace(turn.timings, search_ms=search_ms))
+        turn = replace(turn, observation=batch.results)
         self.fingerprint = batch.fingerprint or self.fingerprint
         if all(result.failed for result in batch.results):
             return self._end(turn, StopReason.RETRIEVAL_FAILED)

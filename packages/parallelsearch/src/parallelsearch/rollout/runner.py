@@ -42,6 +42,16 @@ class _Progress:
     """Of the policy, in order of their first generation."""
     usage: Usage = field(default_factory=Usage)
     policy_ms: float = 0.0
+    policy_since: float | None = None
+    """Since when the policy is waited for; None while it is not."""
+
+    def policy_waited(self) -> float:
+        """Counts the milliseconds of a wait that is over, or broken off, and gives them."""
+        if self.policy_since is None:
+            return 0.0
+        waited_ms, self.policy_since = (time.perf_counter() - self.policy_since) * 1000, None
+        self.policy_ms += waited_ms
+        return waited_ms
 
 
 async def run_rollout(
@@ -67,6 +77,7 @@ async def run_rollout(
         stop_reason, detail = StopReason.DEADLINE, f"The deadline of {request.deadline_s:g} s passed."
     except ParallelSearchError as error:
         stop_reason, detail = StopReason.POLICY_FAILED, error.detail
+    progress.policy_waited()
     trajectory = _record(request, progress, stop_reason, detail, (time.perf_counter() - started) * 1000)
     observer.finished(trajectory)
     return trajectory
@@ -83,7 +94,7 @@ async def _loop(
         final_newline=observation.layout is Layout.PAPER,
         special_tokens=observation.special_tokens,
     )
-    begin = started = time.perf_counter()
+    begin = started = progress.policy_since = time.perf_counter()
     longest_s = 0.0
     prompt_tokens = await policy.count_prompt(prompt)
     environment = SearchEnvironment(settings, search, policy, prompt_tokens=prompt_tokens, observer=observer)
@@ -95,8 +106,7 @@ async def _loop(
     while True:
         observer.turn_started(len(environment.turns), opened=bool(environment.opening))
         generation = await policy.generate(prompt, environment.segments(), sampling, on_text=on_text)
-        policy_ms = (time.perf_counter() - started) * 1000
-        progress.policy_ms += policy_ms
+        policy_ms = progress.policy_waited()
         if generation.identity is not None:
             progress.identity = generation.identity
             progress.versions[generation.identity.version] = None
@@ -115,7 +125,8 @@ async def _loop(
         if step.stop_reason is not None:
             return step.stop_reason
         now = time.perf_counter()
-        longest_s, started = max(longest_s, now - started), now
+        longest_s = max(longest_s, now - started)
+        started = progress.policy_since = now
         if now - begin + TURNS_KEPT * longest_s > request.deadline_s:
             environment.stop_searching()
 
