@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import cast
@@ -22,9 +22,11 @@ from parallelsearch.errors import LimitExceeded
 
 LEASE_S = 900
 """A lease that a killed process never gave back ends by itself; longer than the longest deadline."""
+MAX_OWED = 1_024
+"""Leases of one caller that Redis may still hold, which are given back once it answers; older ones end by themselves."""
 NO_LIMIT = 0
 
-# KEYS: bucket, leases. ARGV: requests per minute, concurrent (0: no limit), lease id, lease seconds.
+# KEYS: bucket, leases. ARGV: requests per minute, concurrent (0: no limit), lease id, lease seconds, leases to give back.
 # Answers 0, or milliseconds to wait for the bucket, or -1 if all leases are taken. Redis' own clock counts.
 _SCRIPT = """
 local time = redis.call('TIME')
@@ -32,6 +34,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local rate, concurrent = tonumber(ARGV[1]), tonumber(ARGV[2])
 if concurrent > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+  for i = 5, #ARGV do redis.call('ZREM', KEYS[2], ARGV[i]) end
   if redis.call('ZCARD', KEYS[2]) >= concurrent then return -1 end
 end
 if rate > 0 then
@@ -89,6 +92,7 @@ class Limiter:
     def __init__(self, link: RedisLink) -> None:
         self._link = link
         self._local = LocalLimits()
+        self._owed: dict[str, dict[str, None]] = {}
 
     @asynccontextmanager
     async def one_request(self, caller: Caller) -> AsyncIterator[None]:
@@ -111,16 +115,33 @@ class Limiter:
         finally:
             if local:
                 self._local.give_back(caller)
-            elif caller.concurrent:
-                await self._link.call(lambda redis: redis.zrem(_keys(caller)[1], lease))
+            if caller.concurrent:
+                await self._give_back(caller, lease, certain=not local)
 
     async def _take(self, caller: Caller, lease: str) -> int | None:
-        arguments = (caller.requests_per_minute or NO_LIMIT, caller.concurrent or NO_LIMIT, lease, LEASE_S)
+        owed = tuple(self._owed.get(caller.name, ()))
+        arguments = (caller.requests_per_minute or NO_LIMIT, caller.concurrent or NO_LIMIT, lease, LEASE_S, *owed)
 
         def script(redis: Redis) -> Awaitable[int]:
             return cast("Awaitable[int]", redis.eval(_SCRIPT, 2, *_keys(caller), *map(str, arguments)))
 
-        return await self._link.call(script)
+        answer = await self._link.call(script)
+        if answer is not None:
+            self._settle(caller, owed)
+        return answer
+
+    async def _give_back(self, caller: Caller, lease: str, *, certain: bool) -> None:
+        """Owes the lease until Redis has taken it back. Where it is not certain, Redis did not answer and may have counted it."""
+        owed = self._owed.setdefault(caller.name, {})
+        owed[lease] = None
+        if len(owed) > MAX_OWED:
+            del owed[next(iter(owed))]
+        if certain and await self._link.call(lambda redis: redis.zrem(_keys(caller)[1], lease)) is not None:
+            self._settle(caller, (lease,))
+
+    def _settle(self, caller: Caller, leases: Sequence[str]) -> None:
+        for lease in leases:
+            self._owed.get(caller.name, {}).pop(lease, None)
 
     def _refusal(self, caller: Caller, verdict: int) -> LimitExceeded:
         metrics.REFUSED.labels(caller.name, "concurrent" if verdict == ALL_TAKEN else "rate").inc()

@@ -32,7 +32,7 @@ class ObservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """Limits of one rollout. The defaults serve; a trainer has the policy give its last answer itself, and only adds to a context."""
+    """Limits of one rollout, and what is done beside them. The defaults serve."""
 
     mode: Mode = Mode.PARALLEL
     top_k: int = 3
