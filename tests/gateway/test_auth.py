@@ -13,7 +13,7 @@ from gateway_fakes import DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 from pydantic import ValidationError
 
 from gateway.auth import digest, load_keys, new_key
-from gateway.keys import add_key
+from gateway.keys import add_key, main
 from gateway.settings import GatewaySettings
 from parallelsearch.errors import ConfigurationError
 from servicekit.settings import load
@@ -234,6 +234,14 @@ def test_a_key_is_made_once_and_kept_as_a_hash(tmp_path):
     assert entries[1]["sha256"] == digest(tokens[2])
     assert len(set(tokens)) == 3
     assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("place", ["none/keys.json", "file/keys.json"])
+def test_a_keys_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, place):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["keys", "team", str(tmp_path / place)])
+    with pytest.raises(SystemExit, match=r"^FILE: .*keys\.json cannot be written: "):
+        main()
 
 
 def test_other_origins_are_not_let_in_unless_named(start_gateway):

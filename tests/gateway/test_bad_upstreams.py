@@ -1,3 +1,5 @@
+import time
+
 import httpx2
 import pytest
 from altered import altered
@@ -143,3 +145,57 @@ def test_tokens_are_counted_where_a_policy_does_not_say_how_many(start_gateway, 
     policy = altered(fake_policy([BOTH, DONE]), "/v1/completions", silent)
     answer = start_gateway(policy, fake_retriever(PASSAGES)).post("/v1/answers", json={"question": QUESTION}).json()
     assert answer["usage"]["completion_tokens"] == len(BOTH.encode()) + len(DONE.encode())
+
+
+def with_header(app, name, value):
+    """The application, each of whose answers carries this header, and no other of its name."""
+
+    async def adding(scope, receive, send):
+        async def send_with(message):
+            if message["type"] == "http.response.start":
+                message["headers"] = [*(pair for pair in message["headers"] if pair[0].lower() != name), (name, value)]
+            await send(message)
+
+        await app(scope, receive, send_with)
+
+    return adding
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"x-note", b"caf\xe9"),
+        (b"x-policy-version", b"\xe9"),
+        (b"content-type", b"\xff"),
+        *(
+            (b"retry-after", value)
+            for value in (b"nan", b"inf", b"-inf", b"-5", b"1e300", b"Fri, 31 Dec 1999 23:59:59 GMT", b"\xff")
+        ),
+    ],
+)
+def test_headers_that_say_anything_are_no_500(start_live, name, value, stream):
+    policy, retriever = fake_policy([DONE, 503], streams=name != b"content-type"), fake_retriever(PASSAGES | {"fails": 503})
+    gateway = start_live(with_header(policy, name, value), with_header(retriever, name, value))
+    body = {"question": QUESTION, "stream": stream}
+    first, second = (httpx2.post(f"{gateway.url}/v1/answers", json=body) for _ in range(2))
+    assert (first.status_code, "Camille Pissarro" in first.text) == (200, True)
+    assert ("event: error" in second.text) if stream else (second.status_code == 503)
+    refused = httpx2.post(f"{gateway.url}/v1/search", json={"queries": ["fails"]})
+    assert (refused.status_code, 1 <= int(refused.headers["retry-after"]) <= 3_600) == (503, True)
+
+
+def test_what_nobody_expected_of_an_upstream_ends_no_looking_after_it(start_gateway):
+    left, retriever = [LookupError("nobody expects this")] * 3, fake_retriever(PASSAGES)
+
+    async def falling(scope, receive, send):
+        if left:
+            raise left.pop()
+        await retriever(scope, receive, send)
+
+    client = start_gateway(fake_policy([DONE]), falling)
+    until = time.monotonic() + 10
+    while client.get("/readyz").json()["status"] != "ready":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert not left

@@ -1,7 +1,9 @@
 """Named indexes and filters through the gateway: searched where it is said, cached apart, cited by file and page."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import anyio
 import httpx2
 import pytest
 from fastapi import Request, Response
@@ -59,6 +61,23 @@ def test_an_index_that_is_published_later_is_found_and_one_that_is_not_is_named(
     assert refusal.json()["errors"][0]["field"] == "index"
     retriever.state.named.append("later")
     assert searched(gateway, index="later")["passages"]
+
+
+def test_requests_for_an_index_that_is_not_there_ask_the_retriever_together(start_live):
+    asked, inner = [], fake_retriever(PASSAGES, named=["mine"])
+
+    async def slow(scope, receive, send):
+        if scope["path"] == "/v1/indexes":
+            asked.append(scope["path"])
+            await anyio.sleep(0.5 if len(asked) > 1 else 0)
+        await inner(scope, receive, send)
+
+    gateway = start_live(fake_policy([DONE]), slow, upstream_refresh_s=60)
+    with ThreadPoolExecutor(20) as pool:
+        body = {"queries": ["x"], "index": "none"}
+        answers = list(pool.map(lambda _: httpx2.post(f"{gateway.url}/v1/search", json=body), range(20)))
+    assert {answer.status_code for answer in answers} == {422}
+    assert len(asked) <= 4
 
 
 def test_openai_clients_name_an_index_in_the_model_or_beside_it(gateway, retriever):

@@ -40,6 +40,8 @@ def main() -> None:
         raise SystemExit(f"NAME: {said(error.errors()[0])}") from None
     except ConfigurationError as error:
         raise SystemExit(error.detail) from None
+    except OSError as error:
+        raise SystemExit(f"FILE: {path} cannot be written: {error.strerror}.") from None
 
 
 if __name__ == "__main__":

@@ -80,6 +80,7 @@ class Upstreams:
         self.flights = Flights(self.cache, self.retriever, self.versions)
         self._methods: dict[str, tuple[Method, ...]] = {}
         self._retriever_fault = "not asked yet"
+        self._asking: asyncio.Task[None] | None = None
 
     async def readiness(self) -> Readiness:
         """Ready for traffic while one replica of the policy is; degraded while one is left out."""
@@ -102,7 +103,9 @@ class Upstreams:
             yield
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            if self._asking is not None:
+                self._asking.cancel()
+            await asyncio.gather(task, *([self._asking] if self._asking else []), return_exceptions=True)
             await self.flights.close()
             await self.policies.close()
             await self.retriever.close()
@@ -115,7 +118,11 @@ class Upstreams:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        await asyncio.gather(self.policies.refresh(), self._ask_retriever(), self.redis.ping())
+        """What one look runs into, however strange, must not keep the others and the next from being made."""
+        looks = self.policies.refresh(), self._ask_retriever(), self.redis.ping()
+        for found in await asyncio.gather(*looks, return_exceptions=True):
+            if isinstance(found, Exception):
+                log.error("upstream_not_refreshed", error=type(found).__name__, exc_info=found)
 
     async def _ask_retriever(self) -> None:
         try:
@@ -127,6 +134,12 @@ class Upstreams:
         self.versions.replace({name: IndexVersion(index.fingerprint, index.ranking) for name, index in known.items()})
         self._methods = {name: index.methods for name, index in known.items()}
         self.default_index, self._retriever_fault = default.name, ""
+
+    async def _ask_together(self) -> None:
+        """Asks the retriever once for all who want to know at the same time."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_retriever())
+        await asyncio.shield(self._asking)
 
     async def index_named(self, name: str | None) -> str:
         """The index that a request names, by its name or its fingerprint; empty for the default one.
@@ -143,7 +156,7 @@ class Upstreams:
                 if name in {known, self.versions.of(known).fingerprint}:
                     return known
             if not last:
-                await self._ask_retriever()
+                await self._ask_together()
         served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
         raise _invalid("index", f"{name!r} is not served here; there are: {served}")
 

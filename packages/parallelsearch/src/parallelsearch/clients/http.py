@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,7 @@ CONNECT_TIMEOUT_S = 2.0
 KEEP_ALIVE_S = 4.0
 """Less than what servers allow (uvicorn: 5 s), so that no request is sent into a connection that is just being closed."""
 MAX_DETAIL_CHARACTERS = 300
+LONGEST_RETRY_AFTER_S = 3_600.0
 _BY_STATUS: dict[int, type[ParallelSearchError]] = {404: NotFound, 422: InvalidInput, 429: Overloaded}
 
 
@@ -73,7 +75,11 @@ def _detail(response: httpx2.Response) -> str:
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
+    """Seconds; a date, or what is no number of seconds, is taken for the least."""
     try:
-        return float(response.headers["retry-after"])
+        seconds = float(response.headers["retry-after"])
     except (KeyError, ValueError):
-        return 1.0 if response.status_code in {429, 503} else None
+        seconds = math.nan
+    if math.isfinite(seconds) and seconds >= 0:
+        return min(seconds, LONGEST_RETRY_AFTER_S)
+    return 1.0 if response.status_code in {429, 503} else None

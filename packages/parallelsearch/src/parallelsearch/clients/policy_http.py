@@ -119,4 +119,4 @@ def first_choice(answer: Json) -> Json:
 
 def identity(model: str, headers: Mapping[str, str]) -> PolicyIdentity | None:
     version = headers.get(VERSION_HEADER)
-    return PolicyIdentity(model, version) if version else None
+    return PolicyIdentity(model, version) if version and version.isascii() else None

@@ -99,9 +99,13 @@ class _Pieces(httpx2.AsyncByteStream):
         await self._answer.close()
 
 
-def _headers(answer: Answer) -> dict[str, str]:
-    """Without the encoding of a body, which the pool has undone."""
-    return {name: value for name, value in answer.headers.items() if name.lower() != "content-encoding"}
+def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """As bytes, since a server may send any; without the encoding of a body, which the pool has undone."""
+    return [
+        (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
+        for name, value in answer.headers.items()
+        if name.lower() != "content-encoding"
+    ]
 
 
 def _is_success(answer: Answer) -> bool:
