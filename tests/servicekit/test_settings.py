@@ -32,3 +32,11 @@ def test_a_number_of_seconds_is_a_finite_one(monkeypatch, name, value):
     monkeypatch.setenv(f"THING_{name}", value)
     with pytest.raises(SystemExit, match=f"THING_{name}: "):
         load(Settings)
+
+
+@pytest.mark.parametrize("token", ["schlüssel", "two\nlines", " spaced ", "tab\there", "\x7f"])
+def test_a_token_that_no_header_can_hold_is_refused_and_not_repeated(monkeypatch, token):
+    monkeypatch.setenv("ADMIN_TOKEN", token)
+    with pytest.raises(SystemExit, match="ADMIN_TOKEN: only printable ASCII") as refused:
+        load(Settings)
+    assert token not in str(refused.value)

@@ -107,6 +107,52 @@ def test_wrong_input_is_named_before_anything_is_sent(cli, gateway, arguments, n
     assert gateway.seen == []
 
 
+@pytest.mark.parametrize("arguments", [["ask", "Who?"], ["train", "list"]])
+def test_an_address_that_is_none_is_named(cli, arguments):
+    for address in ("nonsense", "http://[", "http://127.0.0.1:99999"):
+        done = cli(*arguments, "--url", address)
+        assert (done.returncode, done.stdout) == (2, ""), address
+        assert done.stderr == f"✗ {address!r} is no address of the form http://host:port.\n"
+
+
+@pytest.mark.parametrize("option", ["--url", "--retriever"])
+def test_an_address_of_an_evaluation_that_is_none_is_named(cli, option):
+    done = cli("eval", "demo", "--limit", "1", "--out", "o", "--direct", option, "http://127.0.0.1:99999")
+    assert done.returncode == 2
+    assert "✗ 'http://127.0.0.1:99999' is no address" in done.stderr
+
+
+def test_a_key_that_cannot_be_sent_is_named_and_not_shown(cli, gateway):
+    done = cli("ask", "Who?", "--url", gateway.url, PARALLELSEARCH_API_KEY="schlüssel")
+    assert (done.returncode, done.stderr) == (2, "✗ PARALLELSEARCH_API_KEY: only printable ASCII characters can be sent.\n")
+    assert gateway.seen == []
+
+
+def test_a_fault_is_said_in_words_of_ours(cli):
+    assert cli("ask", " ").stderr == "✗ question: must not be blank\n"
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"PARALLELSEARCH_STATE_DIR": "~nobody-of-this-name/x"}, {"PARALLELSEARCH_STATE_DIR": "/dev/null"}, {}],
+    ids=["nobody", "a file", "a .env of other bytes"],
+)
+@pytest.mark.parametrize("arguments", [["status"], ["up"], ["ask", "Who?"], ["doctor"]])
+def test_what_cannot_be_read_or_written_is_named_without_a_traceback(cli, tmp_path, environ, arguments):
+    if not environ:
+        (tmp_path / ".env").write_bytes(b"A=\xff\xfe\n")
+    done = cli(*arguments, **environ)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in {1, 2}
+    assert any(named in done.stderr + done.stdout for named in ("PARALLELSEARCH_STATE_DIR", "/dev/null", ".env")), done.stderr
+
+
+def test_a_folder_that_an_evaluation_cannot_write_to_is_named(cli, gateway, tmp_path):
+    (tmp_path / "file").touch()
+    done = cli("eval", "demo", "--limit", "1", "--out", "file/run", "--url", gateway.url)
+    assert (done.returncode, "file/run" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
 def test_without_a_platform_it_says_how_to_start_one(cli):
     done = cli("ask", "Who?", "--url", "http://127.0.0.1:9")
     assert done.returncode == 3

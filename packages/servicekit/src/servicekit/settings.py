@@ -29,6 +29,15 @@ def address(text: str, schemes: tuple[str, ...] = ("http", "https")) -> str:
     return text
 
 
+def _sendable(token: SecretStr) -> SecretStr:
+    """The token, if a header can hold it; what the words say does not repeat it."""
+    text = token.get_secret_value()
+    if not (text.isascii() and text.isprintable() and text == text.strip()):
+        raise ValueError("only printable ASCII characters without blanks around them can be sent")
+    return token
+
+
+Token = Annotated[SecretStr, AfterValidator(_sendable)]
 HttpAddress = Annotated[str, AfterValidator(address)]
 
 
@@ -46,7 +55,7 @@ class ServiceSettings(BaseSettings):
     shutdown_grace_s: float = Field(default=20.0, gt=0)
     otlp_endpoint: HttpAddress | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
     trace_file: Path | None = Field(default=None, validation_alias="TRACE_FILE")
-    admin_token: SecretStr | None = Field(default=None, validation_alias="ADMIN_TOKEN")
+    admin_token: Token | None = Field(default=None, validation_alias="ADMIN_TOKEN")
 
 
 def load(settings: type[S]) -> S:

@@ -6,11 +6,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from parallelsearch.protocol.observations import Layout
-from servicekit.settings import HttpAddress, ServiceSettings, address
+from servicekit.settings import HttpAddress, ServiceSettings, Token, address
 
 
 def _addresses(text: str) -> str:
@@ -39,7 +39,7 @@ class GatewaySettings(ServiceSettings):
     policy_discovery: Literal["list", "dns"] = Field(default="list", validation_alias="POLICY_DISCOVERY")
     """`dns`: each address that the host of `policy_base_url` resolves to is a replica."""
     policy_model: str | None = Field(default=None, validation_alias="POLICY_MODEL")
-    policy_api_key: SecretStr | None = Field(default=None, validation_alias="POLICY_API_KEY")
+    policy_api_key: Token | None = Field(default=None, validation_alias="POLICY_API_KEY")
     policy_layout: Layout | None = Field(default=None, validation_alias="POLICY_LAYOUT")
     redis_url: RedisAddress | None = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
 

@@ -31,7 +31,7 @@ def checked(model: type[B], fields: Mapping[str, Any]) -> B:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
         raise InvalidInput("; ".join(faults)) from None
 
 

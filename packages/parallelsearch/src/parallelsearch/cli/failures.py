@@ -47,3 +47,10 @@ def report(error: ParallelSearchError) -> int:
     if isinstance(error, GatewayProblem) and error.request_id:
         console.print(Text(f"  request id {error.request_id}", "dim"), soft_wrap=True)
     return exit_code(error)
+
+
+def report_file(error: OSError) -> int:
+    """The same for a file or a folder that cannot be used."""
+    place = f"{error.filename}: " if error.filename else ""
+    Console(stderr=True).print(Text("✗ ", "red") + plain(f"{place}{error.strerror or error}"), soft_wrap=True)
+    return WRONG_INPUT

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from parallelsearch.errors import ConfigurationError
 from parallelsearch.supervisor import launch
 from parallelsearch.supervisor.places import SOURCE_ROOT
 from parallelsearch.supervisor.settings import PlatformSettings, from_environment
@@ -17,7 +18,10 @@ API_KEY = "PARALLELSEARCH_API_KEY"
 def environment() -> dict[str, str]:
     """The process's variables over those of `.env`, here or at the root of the project; an empty value there is none."""
     file = next((folder / ".env" for folder in (Path.cwd(), SOURCE_ROOT) if (folder / ".env").is_file()), None)
-    written = dotenv_values(file) if file else {}
+    try:
+        written = dotenv_values(file) if file else {}
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not text in UTF-8 (byte {error.start}).") from None
     return {name: value for name, value in written.items() if value} | dict(os.environ)
 
 

@@ -31,7 +31,7 @@ def create_app() -> typer.Typer:
 
 
 def run() -> None:
-    """The entry point: an error of ours is a sentence and an exit code, never a traceback."""
+    """The entry point: an error of ours, or of the file system, is a sentence and an exit code, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -44,3 +44,7 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        from parallelsearch.cli.failures import report_file
+
+        sys.exit(report_file(error))

@@ -73,7 +73,7 @@ def parse_line(line: bytes, place: str) -> ScoredTrajectoryModel:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in fault["loc"])
-        raise InvalidInput(f"{place}: {f'{field}: ' if field else ''}{fault['msg']}") from None
+        raise InvalidInput(f"{place}: {f'{field}: ' if field else ''}{fault['msg'].removeprefix('Value error, ')}") from None
 
 
 def render(identifier: str, result: Reward) -> str:

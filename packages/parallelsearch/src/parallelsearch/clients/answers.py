@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from parallelsearch.clients.http import create_client, named
+from parallelsearch.clients.http import checked_token, create_client, named
 from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
 from parallelsearch.schemas.events import EVENT, Done, Event, Failed, TurnStarted
@@ -77,13 +77,14 @@ class _Place:
 class AnswersClient:
     """Talks to one gateway; `api_key` goes along as a bearer token where one is given.
 
-    What a newer gateway says besides is passed over.
+    What a newer gateway says besides is passed over. An address or a key that cannot be used is InvalidInput.
     """
 
     def __init__(self, base_url: str, *, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self._url = base_url
         self._http = create_client(base_url, timeout_s=SEARCH_TIMEOUT_S, transport=transport)
-        self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+        key = {"authorization": f"Bearer {checked_token(api_key, 'PARALLELSEARCH_API_KEY')}"} if api_key else {}
+        self._headers = {"content-type": "application/json"} | key
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -18,12 +20,44 @@ LONGEST_RETRY_AFTER_S = 3_600.0
 _BY_STATUS: dict[int, type[ParallelSearchError]] = {404: NotFound, 422: InvalidInput, 429: Overloaded}
 
 
+_SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+"""What may stand in a header."""
+
+
+def checked_address(url: str) -> str:
+    """The address, if a client can be made for it.
+
+    Raises:
+        InvalidInput: it is no address of a server.
+    """
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and " " not in url
+        is_one = is_one and bool(httpx2.URL(url).host)
+    except (ValueError, httpx2.InvalidURL):  # brackets left open, or a port beyond the last
+        is_one = False
+    if not is_one:
+        raise InvalidInput(f"{url!r} is no address of the form http://host:port.")
+    return url
+
+
+def checked_token(token: str, name: str) -> str:
+    """The token, which may be empty, if it can be sent; `name` is that of its variable.
+
+    Raises:
+        InvalidInput: it holds what no header can.
+    """
+    if token and not _SENDABLE.fullmatch(token):
+        raise InvalidInput(f"{name}: only printable ASCII characters can be sent.")
+    return token
+
+
 def create_client(
     base_url: str, *, timeout_s: float, connections: int = 512, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
     """One pool for one upstream. `timeout_s` bounds reading an answer; connecting and waiting for a connection have their own."""
     return httpx2.AsyncClient(
-        base_url=base_url.rstrip("/") + "/",
+        base_url=checked_address(base_url).rstrip("/") + "/",
         timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
         limits=pool_limits(connections),
         transport=transport,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import httpx2
 import orjson
 
+from parallelsearch.clients.http import checked_token
 from parallelsearch.clients.pools import Pool
 from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import UpstreamUnavailable
@@ -36,7 +37,7 @@ class PolicyHttp:
 
     def __init__(self, base_url: str, *, timeout_s: float = 120.0, api_key: str = "", pool: Pool | None = None) -> None:
         root = base_url.rstrip("/").removesuffix("/v1")
-        headers = JSON_HEADERS | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+        headers = JSON_HEADERS | ({"authorization": f"Bearer {checked_token(api_key, 'POLICY_API_KEY')}"} if api_key else {})
         self._wire = Wire(NAME, root, timeout_s=timeout_s, headers=headers, pool=pool)
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import httpx2
 import orjson
 
-from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check
+from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check, checked_address, checked_token
 from parallelsearch.clients.retriever import NAME
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.schemas.retrieval import ReloadResponse
@@ -20,8 +20,8 @@ class RetrieverAdminClient:
     """Synchronous; `token` is the admin's. Each method raises what `clients.http.check` raises."""
 
     def __init__(self, base_url: str, token: str, *, transport: httpx2.BaseTransport | None = None) -> None:
-        self.url = base_url.rstrip("/")
-        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        self.url = checked_address(base_url).rstrip("/")
+        headers = {"authorization": f"Bearer {checked_token(token, 'ADMIN_TOKEN')}", "content-type": "application/json"}
         timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         self._http = httpx2.Client(
             base_url=self.url + "/v1/", headers=headers, timeout=timeout, transport=transport, trust_env=False

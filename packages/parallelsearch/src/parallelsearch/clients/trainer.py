@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check
+from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check, checked_address, checked_token
 from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.schemas.training import (
     MAX_LISTED,
@@ -29,8 +29,6 @@ CHANGE_TIMEOUT_S = 120.0
 """Judging data files and importing a reward, or ending processes that do not want to end, may take a trainer over half a minute."""
 PROMOTE_TIMEOUT_S = 330.0
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-"""What may stand in a header."""
 
 
 class TrainerClient:
@@ -38,19 +36,14 @@ class TrainerClient:
 
     def __init__(self, base_url: str, *, token: str = "", transport: httpx2.BaseTransport | None = None) -> None:
         """Raises InvalidInput: the address is none, or the token cannot be sent."""
-        if token and not _SENDABLE.fullmatch(token):
-            raise InvalidInput("ADMIN_TOKEN: only printable ASCII characters can be sent; set another, here and at the trainer.")
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        headers = {"authorization": f"Bearer {checked_token(token, 'ADMIN_TOKEN')}"} if token else {}
         timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-        url = base_url.rstrip("/") + "/v1/"
-        try:
-            self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False)
-        except httpx2.InvalidURL as error:
-            raise InvalidInput(f"{base_url!r} is no address of a trainer, http://host:port: {error}.") from None
+        url = checked_address(base_url).rstrip("/") + "/v1/"
+        self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False)
 
     def submit(self, spec: dict[str, Any], key: str | None = None) -> TrainingRun:
-        if key is not None and not _SENDABLE.fullmatch(key):
-            raise InvalidInput("The key must be printable ASCII characters, at least one.")
+        if key is not None and not checked_token(key, "key"):
+            raise InvalidInput("key: must not be empty.")
         headers = {} if key is None else {"idempotency-key": key}
         return self._ask(TrainingRun, "POST", "training-runs", json=spec, headers=headers, timeout=CHANGE_TIMEOUT_S)
 

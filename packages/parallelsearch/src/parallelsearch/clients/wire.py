@@ -13,7 +13,7 @@ from typing import TypeVar
 import httpx2
 import stamina
 
-from parallelsearch.clients.http import check, named, pool_limits, unreachable
+from parallelsearch.clients.http import check, checked_address, named, pool_limits, unreachable
 from parallelsearch.clients.pools import Answer, Call, HttpxPool, Pool
 from parallelsearch.errors import UpstreamUnavailable
 
@@ -43,7 +43,7 @@ class Wire:
         pool: Pool | None = None,
     ) -> None:
         self._name = name
-        self._base = base_url.rstrip("/") + "/"
+        self._base = checked_address(base_url).rstrip("/") + "/"
         self._headers = headers
         self._timeout_s = timeout_s
         self._pool = pool or HttpxPool(httpx2.AsyncHTTPTransport(limits=pool_limits(), trust_env=False))

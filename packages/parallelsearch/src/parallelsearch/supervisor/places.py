@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from parallelsearch.errors import ConfigurationError
+
 MAX_SOCKET_PATH_BYTES = 107
 """What the kernel takes as the path of a unix socket."""
 SOURCE_ROOT = Path(__file__).resolve().parents[5]
@@ -79,7 +81,7 @@ def is_project_root(folder: Path) -> bool:
 def state_folder(environ: Mapping[str, str], here: Path, source: Path = SOURCE_ROOT) -> StateFolder:
     """`PARALLELSEARCH_STATE_DIR`, else `.state` of the project (called at its root, or installed from it), else the user's."""
     if chosen := environ.get("PARALLELSEARCH_STATE_DIR"):
-        return StateFolder((here / Path(chosen).expanduser()).resolve())
+        return StateFolder(_chosen("PARALLELSEARCH_STATE_DIR", chosen, here))
     for root in (here, source):
         if is_project_root(root):
             return StateFolder(root.resolve() / ".state")
@@ -89,5 +91,17 @@ def state_folder(environ: Mapping[str, str], here: Path, source: Path = SOURCE_R
 def cache_folder(environ: Mapping[str, str], here: Path) -> Path:
     """Where prepared models lie, shared by all state folders of a user."""
     if chosen := environ.get("PARALLELSEARCH_CACHE_DIR"):
-        return (here / Path(chosen).expanduser()).resolve()
+        return _chosen("PARALLELSEARCH_CACHE_DIR", chosen, here)
     return Path.home() / ".cache" / "parallelsearch"
+
+
+def _chosen(variable: str, text: str, here: Path) -> Path:
+    """The folder that a variable names.
+
+    Raises:
+        ConfigurationError: it is below the home of nobody, or its links lead in a circle.
+    """
+    try:
+        return (here / Path(text).expanduser()).resolve()
+    except RuntimeError as error:
+        raise ConfigurationError(f"{variable}: {text} is no folder: {str(error).rstrip('.')}.") from None
