@@ -9,6 +9,7 @@ ParallelSearchError
 ├── Overloaded              503  a queue is full; retry after a while
 ├── UpstreamUnavailable     503  policy, retriever or cache cannot be reached or answers badly
 │   └── RetrievalFailed     503  every sub-query of a turn failed
+├── Stopping                503  the service ends before the work is done; another one, or the next, will do it
 ├── DeadlineExceeded        504
 ├── ConfigurationError      500  the service cannot work as it is set up (refuses to start)
 │   └── IndexMismatch       500  encoder, index and corpus do not belong together
@@ -66,6 +67,10 @@ class UpstreamUnavailable(ParallelSearchError):
 
 class RetrievalFailed(UpstreamUnavailable):
     code, title = "retrieval-failed", "Retrieval failed"
+
+
+class Stopping(ParallelSearchError):
+    code, title, status, retryable = "stopping", "Stopping", 503, True
 
 
 class DeadlineExceeded(ParallelSearchError):

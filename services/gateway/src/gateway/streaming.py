@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from parallelsearch.errors import Gone, ParallelSearchError
+from parallelsearch.errors import Gone, ParallelSearchError, Stopping
 from parallelsearch.protocol.deltas import Delta, TurnReader
 from parallelsearch.rollout.observer import RolloutObserver
 from parallelsearch.rollout.types import Search, SubQueryResult, Turn
@@ -177,6 +177,7 @@ class AnswerStream:
         self._grace_s = grace_s
         self._ended = ended
         self._readers = 0
+        self._stopped = False
         self._leaving: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(run(EventObserver(answer_id, self.log)))
         self._task.add_done_callback(self._conclude)
@@ -244,10 +245,17 @@ class AnswerStream:
         self._ended()
         self._task.cancel()
 
+    def stop(self) -> None:
+        """Ends the rollout because the service ends, which its readers are told."""
+        self._stopped = True
+        self._task.cancel()
+
     def _conclude(self, task: asyncio.Task[TrajectoryModel]) -> None:
-        """Says how it ended, except to whoever ended it."""
+        """Says how it ended, except to whoever left it."""
         if not task.cancelled():
             self.log.put(_last_event(task))
+        elif self._stopped:
+            self.log.put(Failed(**problem_body(Stopping("The gateway is being stopped. Ask again."))))
         self.log.close()
 
 

@@ -39,7 +39,7 @@ async def answer(request: Request) -> Response:
     answers = state["answers"]
     if body.stream:
         stream = await unless_disconnected(request, answers.stream(body, caller.name, resumable=True).started())
-        return stream_response(_written(stream, 0), state["settings"])
+        return stream_response(_written(stream, 0), stream, state["settings"])
     trajectory = await unless_disconnected(request, answers.answer(body, caller.name))
     return Response(trajectory.model_dump_json(), media_type="application/json")
 
@@ -65,7 +65,7 @@ async def resume(
         raise Gone("What follows this event is not held any more. Ask again.")
     if stream.log.closed and last_event_id == stream.log.last:
         return Response(status_code=204)
-    return stream_response(_written(stream, last_event_id), settings)
+    return stream_response(_written(stream, last_event_id), stream, settings)
 
 
 async def _written(stream: AnswerStream, after: int) -> AsyncIterator[bytes]:

@@ -66,7 +66,7 @@ async def complete(body: ChatRequest, request: Request, answers: Answers, settin
     conversation = Conversation.of(body, condensed)
     if body.stream:
         stream = await unless_disconnected(request, answers.stream(asked, caller.name).started())
-        return stream_response(_written(stream, conversation), settings)
+        return stream_response(_written(stream, conversation), stream, settings)
     trajectory = await unless_disconnected(request, answers.answer(asked, caller.name))
     return Response(conversation.completion(trajectory).model_dump_json(), media_type="application/json")
 
