@@ -157,6 +157,17 @@ def test_a_version_that_changes_under_a_rollout_is_named_too(start_gateway):
     assert (found["version"], found["versions"]) == ("2", ["1", "2"])
 
 
+def test_a_password_in_an_address_is_shown_to_nobody(start_gateway, capsys):
+    """`/readyz` and `/metrics` are open, and logs are kept."""
+    down = fake_policy([DONE])
+    down.router.routes.clear()
+    for policy in (fake_policy([DONE]), down):
+        client = start_gateway(policy, fake_retriever(PASSAGES), policy_base_url="http://me:s3cret@policy:1/v1")
+        shown = client.get("/readyz").text + client.get("/metrics").text + "".join(capsys.readouterr())
+        assert "policy:1" in shown
+        assert "s3cret" not in shown
+
+
 def test_a_list_of_addresses_is_read_and_repeats_are_dropped():
     assert asyncio.run(listed(" http://a/v1, http://b/v1,http://a/v1,")()) == ("http://a/v1", "http://b/v1")
 

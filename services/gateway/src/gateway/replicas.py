@@ -35,7 +35,8 @@ class Replica:
     """One server of the policy. `connect` makes its pool, which is its own, so that it can be given up."""
 
     def __init__(self, url: str, connect: Callable[[str], PolicyHttp]) -> None:
-        self.url = url
+        self.name = str(httpx2.URL(url).copy_with(userinfo=b""))
+        """Its address as it may be shown: without a password that stands in it."""
         self.http = connect(url)
         self.description: PolicyDescription | None = None
         self.fault = NOT_ASKED
@@ -66,7 +67,7 @@ class Replica:
             self._has_tokenizer = local is not None or not description.tokenizer
             self._client = policy_client(self.http, description, local)
         if description != self.description:
-            log.info("policy_connected", replica=self.url, model=description.identity.model, version=description.identity.version)
+            log.info("policy_connected", replica=self.name, model=description.identity.model, version=description.identity.version)
             self.description = description
         self.fault = ""
         self._show()
@@ -74,7 +75,7 @@ class Replica:
     def failed(self, fault: str) -> None:
         """Takes no new rollouts until the next probe that succeeds."""
         if not self.fault:
-            log.warning("policy_left_out", replica=self.url, fault=fault)
+            log.warning("policy_left_out", replica=self.name, fault=fault)
         self.fault = fault
         self._show()
 
@@ -90,7 +91,7 @@ class Replica:
 
     def _show(self) -> None:
         version = self.description.identity.version if self.description else ""
-        labels = (httpx2.URL(self.url).netloc.decode(), version)
+        labels = (httpx2.URL(self.name).netloc.decode(), version)
         if self._labels not in {None, labels}:
             self.vanish()
         self._labels = labels
@@ -138,7 +139,7 @@ class PolicyReplicas:
     @property
     def faults(self) -> dict[str, str]:
         """The replicas that take no rollouts, and why."""
-        return {replica.url: replica.fault for replica in self._replicas.values() if replica.fault}
+        return {replica.name: replica.fault for replica in self._replicas.values() if replica.fault}
 
     @property
     def is_connected(self) -> bool:
