@@ -12,7 +12,7 @@ from parallelsearch.errors import InvalidInput, Overloaded, ParallelSearchError
 from servicekit.app import create_app
 from servicekit.auth import require_admin
 from servicekit.bodies import read_body
-from servicekit.errors import retry_after_header
+from servicekit.errors import error_headers
 from servicekit.health import Readiness
 
 
@@ -200,4 +200,4 @@ async def test_a_caller_who_hangs_up_with_its_body_is_no_error_of_ours(client, c
 
 @pytest.mark.parametrize(("wait_s", "header"), [(0, "1"), (0.2, "1"), (1, "1"), (1.4, "2"), (59.01, "60")])
 def test_whoever_waits_as_long_as_retry_after_says_has_waited_long_enough(wait_s, header):
-    assert retry_after_header(wait_s) == {"Retry-After": header}
+    assert error_headers(503, wait_s) == {"Retry-After": header}

@@ -61,8 +61,7 @@ def problem_response(
 ) -> Response:
     """The RFC 9457 body with a stable `type`, the request id, and Retry-After (whole seconds, at least 1) where given."""
     body = _body(code, title, status, detail, extensions)
-    headers = retry_after_header(retry_after_s) | ({"WWW-Authenticate": "Bearer"} if status == 401 else {})
-    return Response(orjson.dumps(body), status, headers, media_type="application/problem+json")
+    return Response(orjson.dumps(body), status, error_headers(status, retry_after_s), media_type="application/problem+json")
 
 
 def _body(code: str, title: str, status: int, detail: str, extensions: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -70,9 +69,10 @@ def _body(code: str, title: str, status: int, detail: str, extensions: Mapping[s
     return body | {"request_id": request_id(), **(extensions or {})}
 
 
-def retry_after_header(retry_after_s: float | None) -> dict[str, str]:
-    """Whole seconds, at least 1, and never less than has to be waited."""
-    return {} if retry_after_s is None else {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
+def error_headers(status: int, retry_after_s: float | None) -> dict[str, str]:
+    """Retry-After in whole seconds, at least 1, and never less than has to be waited; for a 401 what it asks for."""
+    waiting = {} if retry_after_s is None else {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
+    return waiting | ({"WWW-Authenticate": "Bearer"} if status == 401 else {})
 
 
 def problem_body(error: Problem) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from gateway.service import AnswerService
 from gateway.streaming import AnswerStream
 from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
 from parallelsearch.schemas.chat import ChatCompletion, ChatErrorBody, ChatRequest, ModelCard, ModelList
-from servicekit.errors import invalid_fields, is_unreadable, retry_after_header, said
+from servicekit.errors import error_headers, invalid_fields, is_unreadable, said
 
 
 class OpenAIRoute(APIRoute):
@@ -42,7 +42,7 @@ class OpenAIRoute(APIRoute):
                     error.detail,
                     code=error.code,
                     param=_field(error),
-                    headers=retry_after_header(error.retry_after_s),
+                    headers=error_headers(error.status, error.retry_after_s),
                 )
             except HTTPException as error:
                 if is_unreadable(error):
