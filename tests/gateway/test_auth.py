@@ -56,6 +56,7 @@ def test_where_there_are_keys_others_are_401(start_gateway, keys_file, header):
     chat = {"model": "parallelsearch", "messages": [{"role": "user", "content": "q"}]}
     refused = client.post("/v1/chat/completions", json=chat, headers=headers)
     assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
+    assert refused.headers["www-authenticate"] == "Bearer"
     assert client.get("/v1/models", headers=headers).status_code == 401
     assert client.get("/healthz").status_code == 200
 
@@ -174,10 +175,14 @@ def test_the_process_says_what_to_do_and_exits(tmp_path):
     assert "none.json cannot be read" in missing.stderr
 
 
+REDIS_OPTIONS = [
+    f"redis://:secret@a/0?{option}" for option in ("timeout=1", "socket_timeout=secret", "db=x", "health_check_interval=x")
+]
 WRONG = {
-    "REDIS_URL": ["localhost:6379", "redis://:secret@127.0.0.1:99999/0", "http://127.0.0.1:6379", "unix://"],
+    "REDIS_URL": ["localhost:6379", "redis://:secret@127.0.0.1:99999/0", "http://127.0.0.1:6379", "unix://", *REDIS_OPTIONS],
     "RETRIEVER_URL": ["127.0.0.1:8001", "http://", "ftp://a", "http://a:0"],
     "POLICY_BASE_URL": ["http://a:1/v1,b", "a", ",", "http://a:b"],
+    "POLICY_API_KEY": ["secret\u00fc", "secret\nx"],
     "TRAINER_URL": ["x", "//a"],
     "OTEL_EXPORTER_OTLP_ENDPOINT": ["collector:4318"],
     "GATEWAY_CORS_ORIGINS": ["http://a", "[1]"],

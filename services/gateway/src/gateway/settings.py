@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from pydantic_settings import SettingsConfigDict
+from redis.asyncio import ConnectionPool
 
 from parallelsearch.protocol.observations import Layout
 from servicekit.settings import HttpAddress, ServiceSettings, Token, address
@@ -20,7 +21,12 @@ def _addresses(text: str) -> str:
 
 
 def _redis_address(text: str) -> str:
-    return address(text, ("redis", "rediss", "unix"))
+    address(text, ("redis", "rediss", "unix"))
+    try:
+        ConnectionPool.from_url(text).make_connection()  # type: ignore[no-untyped-call]  # it connects to nothing yet
+    except (TypeError, ValueError) as error:  # an option that is none, or is of another type
+        raise ValueError(f"has an option that cannot be used: {str(error).rpartition(' got ')[2]}") from None
+    return text
 
 
 Addresses = Annotated[str, AfterValidator(_addresses)]
