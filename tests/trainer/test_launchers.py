@@ -223,11 +223,11 @@ def test_of_a_huge_log_only_the_end_is_read_for_its_last_lines(trainer, cluster,
     run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
     trainer.wait(run_id, "running")
     with (platform.folder / "runs" / run_id / "output.log").open("w") as log:
-        log.writelines(f"line {number}\n" for number in range(100_000))
+        log.writelines(f"line {number}\n" for number in range(200_000))
     cluster.ended.append(run_id)
     run = trainer.wait(run_id, "failed")
 
-    assert run["last_log_lines"] == [f"line {number}" for number in range(99_950, 100_000)]
+    assert run["last_log_lines"] == [f"line {number}" for number in range(199_950, 200_000)]
     assert min(cluster.read_from) > 1_000_000
 
 

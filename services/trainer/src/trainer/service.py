@@ -24,7 +24,7 @@ from trainer.store import Run, Store, now
 log = structlog.get_logger(__name__)
 
 LAST_LINES = 50
-TAIL_BYTES = 64_000
+TAIL_BYTES = 256_000
 Spec = ReinforcementSpec | SupervisedSpec
 
 
