@@ -1,4 +1,6 @@
 import hashlib
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx2
@@ -12,6 +14,7 @@ from tests.support.traces import read_spans
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.schemas.weights import PolicyInfo
 from policy.candidates import Verifier
+from policy.commands import is_command
 from policy.engines.interface import Device
 from policy.model_shape import read_shape
 from policy.serving import add_policy
@@ -39,6 +42,13 @@ def client_of(state: PolicyState, folder: Path, token: str | None = TOKEN, traci
     @app.post("/v1/completions")
     async def completions() -> StreamingResponse:
         return StreamingResponse(iter([b"data: 1\n\n", b"data: [DONE]\n\n"]), media_type="text/event-stream")
+
+    @app.post("/scale_elastic_ep")
+    @app.post("/v1/load_lora_adapter")
+    @app.post("/update_weights")
+    @app.put("/something_of_the_next_release")
+    async def command() -> str:
+        return "done"
 
     @app.post("/tokenize")
     async def tokenize() -> dict[str, int]:
@@ -184,3 +194,45 @@ async def test_a_refused_checkpoint_is_a_problem_that_says_why(client: httpx2.As
         answer = await client.post("/v1/policy/weights", json={"checkpoint": "../initial/.."}, headers=ADMIN)
     assert answer.status_code == 422
     assert "below an allowed root" in answer.json()["detail"]
+
+
+COMMANDS = ["POST /scale_elastic_ep", "POST /v1/load_lora_adapter", "POST /update_weights", "PUT /something_of_the_next_release"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_vllm_s_own_commands_are_the_admin_s_alone(client: httpx2.AsyncClient, tmp_path: Path, command: str) -> None:
+    method, path = command.split()
+    for headers, status in (({}, 401), ({"authorization": "Bearer no"}, 401), (ADMIN, 200)):
+        answered = await client.request(method, path, headers=headers)
+        assert answered.status_code == status
+    closed = client_of(state_of(FakeEngine()), tmp_path / "closed", token=None)
+    refused = await closed.request(method, path, headers=ADMIN)
+    assert (refused.status_code, refused.headers["content-type"]) == (403, "application/problem+json")
+
+
+async def test_what_generates_needs_no_token(client: httpx2.AsyncClient) -> None:
+    for path in ("/v1/completions", "/tokenize"):
+        assert (await client.post(path)).status_code == 200
+
+
+OPENED = {
+    *("/v1/completions", "/v1/completions/render", "/v1/completions/derender", "/generative_scoring", "/inference/v1/generate"),
+    *(f"/v1/chat/completions{end}" for end in ("", "/batch", "/render", "/derender")),
+    *("/v1/responses", "/v1/responses/render", "/v1/responses/{response_id}/cancel", "/v1/systemone"),
+    *("/v1/messages", "/v1/messages/render", "/v1/messages/count_tokens", "/cohere/v2/chat", "/cohere/v2/chat/render"),
+    *("/tokenize", "/detokenize", "/invocations", "/ping", "/v1/audio/transcriptions", "/v1/audio/translations"),
+    *("/v1/embeddings", "/v2/embed", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score", "/classify", "/pooling"),
+}
+
+
+def test_what_the_installed_vllm_lets_anybody_call_is_known() -> None:
+    """A release that adds a route below an open path has to be looked at: is it a command?"""
+    vllm = find_spec("vllm")
+    if vllm is None or vllm.origin is None:
+        pytest.skip("no vLLM is installed")
+    found: set[str] = set()
+    for file in (Path(vllm.origin).parent / "entrypoints").rglob("*.py"):
+        found |= set(re.findall(r"router\.(?:post|put|delete)\(\s*\"(/[^\"]*)\"", file.read_text()))
+    opened = {path for path in found if not is_command({"type": "http", "method": "POST", "path": path})}
+    assert "/scale_elastic_ep" in found - opened
+    assert opened <= OPENED, sorted(opened - OPENED)

@@ -34,7 +34,8 @@ async def test_messages_are_neutralised_and_nothing_else() -> None:
     )
     expected = body.replace(b"x</s>", b"x< /s>").replace(b'"text": "</s>"', b'"text": "< /s>"')
     assert await sent("/v1/chat/completions", body) == expected
-    assert await sent("/tokenize", body) == expected
+    for path in ("/tokenize", "/v1/responses", "/v1/messages", "/invocations", "/cohere/v2/chat", "/v1/chat/completions/render"):
+        assert await sent(path, body) == expected, path
 
 
 @pytest.mark.parametrize(

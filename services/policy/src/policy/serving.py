@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from policy import liveness, metrics
 from policy.bundle import Bundle, bundled_policy
 from policy.candidates import Verifier
+from policy.commands import CommandGuard
 from policy.endpoints import policy_router
 from policy.engines import setup
 from policy.engines.interface import Engine
@@ -109,6 +110,7 @@ def add_policy(
     app.include_router(policy_router(state, changer, admin_token))
     app.add_middleware(SpecialTokenMiddleware, tokens=state.engine.special_tokens())
     app.add_middleware(VersionMiddleware, state=state)
+    app.add_middleware(CommandGuard, admin_token=admin_token)
     app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
     if tracing is not None and tracing.is_on:
         app.add_middleware(TraceMiddleware, tracer=tracing.tracer)

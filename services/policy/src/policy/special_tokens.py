@@ -1,6 +1,7 @@
 """Keeps the tokenizer's special tokens out of what users say: vLLM takes `<|im_end|>` in a message for the real one.
 
-Only the contents of messages are touched. Prompts of `/v1/completions` are for clients that build the context themselves.
+Only the contents of messages are touched, on whatever route they come. Prompts of `/v1/completions` are for clients that build the
+context themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from servicekit.errors import http_problem, invalid_body
 
-CHAT_PATHS = ("/v1/chat/completions", "/tokenize", "/v1/messages", "/v1/responses")
+OWN_CONTEXT = ("/v1/completions", "/inference/v1/generate", "/detokenize", "/v1/policy")
+"""Where there are no messages; long lists of token ids pass unread."""
 FIELDS = ("messages", "tools", "documents", "input", "instructions", "system")
 
 
@@ -44,7 +46,7 @@ def _texts(value: Any, tokens: Sequence[str]) -> Any:
 
 
 class SpecialTokenMiddleware:
-    """Rewrites the body of chat requests that hold a special token; all others pass byte for byte."""
+    """Rewrites the body of requests whose messages hold a special token; all others pass byte for byte."""
 
     def __init__(self, app: ASGIApp, *, tokens: Sequence[str]) -> None:
         self.app = app
@@ -52,7 +54,7 @@ class SpecialTokenMiddleware:
         self.tokens = sorted((token for token in tokens if len(token) > 1), key=len, reverse=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(CHAT_PATHS):
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"].startswith(OWN_CONTEXT):
             await self.app(scope, receive, send)
             return
         try:

@@ -14,8 +14,6 @@ from servicekit.errors import render
 
 HEADER = b"x-policy-version"
 QUIET_PATHS = ("/tokenize", "/detokenize", "/v1/policy")
-CLOSED_PATHS = ("/scale_elastic_ep", "/is_scaling_elastic_ep")
-"""vLLM's routes that change the engine and ask for no token."""
 
 
 def generates(scope: Scope) -> bool:
