@@ -1,11 +1,23 @@
 """What tests of several folders share. Imports wait: some folders are run on machines that hold less than the whole environment."""
 
+import gc
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported and collected stays until the end, and no collection of garbage need look through it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
