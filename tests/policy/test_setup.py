@@ -2,7 +2,6 @@ import pytest
 
 from policy.engines.interface import Device
 from policy.engines.setup import EngineSpec, command_line, environment
-from policy.engines.vllm_server import parse
 
 CPU = EngineSpec("m", "name", "127.0.0.1", 8002, Device.CPU, 4096, 2**30, enforce_eager=True, few_cores=True, shutdown_timeout_s=20)
 CUDA = EngineSpec("m", "name", "127.0.0.1", 8002, Device.CUDA, extra=("--tensor-parallel-size", "2"))
@@ -10,6 +9,8 @@ CUDA = EngineSpec("m", "name", "127.0.0.1", 8002, Device.CUDA, extra=("--tensor-
 
 @pytest.mark.parametrize("spec", [CPU, CUDA])
 def test_the_installed_vllm_understands_the_command_line(spec: EngineSpec) -> None:
+    from policy.engines.vllm_server import parse  # takes seconds to import, which whoever only collects this file is spared
+
     args = parse(command_line(spec))
     assert (args.model, args.served_model_name, args.host, args.port) == ("m", ["name"], "127.0.0.1", 8002)
     assert (args.max_model_len, args.kv_cache_memory_bytes) == (spec.max_model_len, spec.kv_cache_bytes)

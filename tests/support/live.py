@@ -25,8 +25,15 @@ class LiveServer:
         return self
 
     def stop(self):
-        self._server.should_exit = True
-        self._thread.join(10)
+        stop_all(self)
+
+
+def stop_all(*servers):
+    """At once, since each takes up to a fifth of a second to notice and to end."""
+    for server in servers:
+        server._server.should_exit = True
+    for server in servers:
+        server._thread.join(10)
 
 
 @contextmanager
