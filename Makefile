@@ -40,7 +40,8 @@ setup-dev: python
 
 test: setup-dev ## Lint, types, import contracts, unit and integration tests
 	@$(MAKE) lint-installed
-	@$(PYTEST) -n 2 --dist loadfile
+	@$(VENV_PYTHON) -m compileall -q packages/*/src services/*/src # here once, not in each of the hundreds of processes of the tests
+	@$(PYTEST) -n 3 --dist loadfile # three on two cores: many tests wait more than they work
 
 test-e2e: setup-dev ## Start the whole platform with the real policy on ports of its own, and try it
 	@$(PYTEST) -m e2e tests/e2e/test_make_run.py --timeout 900
