@@ -142,11 +142,19 @@ CHAT = {"model": "parallelsearch", "messages": [{"role": "user", "content": QUES
 def test_a_caller_that_hangs_up_aborts_the_generation(start_live, path, asked, grace_s):
     policy = endless_policy()
     gateway = start_live(policy, fake_retriever(PASSAGES), stream_grace_s=grace_s)
+    before = cancelled(gateway)
     with request_sent(gateway, path, asked):
         wait_for(lambda: policy.state.open == 1)
     wait_for(lambda: policy.state.open == 0)
     in_flight = "parallelsearch_answers_in_flight 0.0"
     wait_for(lambda: in_flight in httpx2.get(f"{gateway.url}/metrics").text)
+    assert cancelled(gateway) == before + 1
+
+
+def cancelled(gateway):
+    counted = 'parallelsearch_answers_total{mode="parallel",stop_reason="cancelled"} '
+    lines = httpx2.get(f"{gateway.url}/metrics").text.splitlines()
+    return sum(float(line.removeprefix(counted)) for line in lines if line.startswith(counted))
 
 
 def test_a_reader_that_takes_nothing_is_cut_off(start_live, capfd, caplog):

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 from enum import StrEnum
@@ -196,6 +197,31 @@ async def test_a_caller_who_hangs_up_with_its_body_is_no_error_of_ours(client, c
     assert sent == []
     assert "unexpected_error" not in "".join(capsys.readouterr())
     assert 'requests_total{method="POST",path="/read",status="499"}' in client.get("/metrics").text
+
+
+@pytest.mark.anyio
+async def test_what_is_not_done_when_the_service_ends_is_answered_503():
+    app, begun, sent = create_app("test", errors=ParallelSearchError), asyncio.Event(), []
+
+    @app.get("/slow")
+    async def slow() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/slow", "raw_path": b"/slow", "query_string": b"", "headers": []}
+    serving = asyncio.create_task(app(scope, receive, send))
+    await begun.wait()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    start, body = sent
+    assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"1")
+    assert json.loads(body["body"])["type"].endswith(":stopping")
 
 
 @pytest.mark.parametrize(("wait_s", "header"), [(0, "1"), (0.2, "1"), (1, "1"), (1.4, "2"), (59.01, "60")])

@@ -8,6 +8,7 @@ from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.protocol.actions import parse_turn
 from parallelsearch.protocol.observations import MALFORMED_HINT, REPEATED_HINT
 from parallelsearch.rollout.environment import OPENING
+from parallelsearch.rollout.observer import RolloutObserver
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
 from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import Answer, Malformed, Mode, Passage, PolicyIdentity, StopReason
@@ -142,6 +143,29 @@ def test_waiting_for_others_is_never_counted_as_own_time_however_it_ends(script,
     assert trajectory.timings.policy_ms >= min(policy_s, deadline_s) * 900
     assert trajectory.timings.overhead_ms < trajectory.timings.total_ms / 2
     assert sum(turn.timings.search_ms for turn in trajectory.turns) == trajectory.timings.search_ms
+
+
+class Finishing(RolloutObserver):
+    def __init__(self):
+        self.seen = []
+
+    def finished(self, trajectory):
+        self.seen.append(trajectory)
+
+
+def test_of_a_rollout_that_is_cancelled_the_observer_is_told_with_the_turns_so_far():
+    observer, request = Finishing(), RolloutRequest("r", "Who is older?", RolloutSettings())
+
+    async def broken_off():
+        policy = ScriptedPolicy([BOTH, lambda _: DONE], latency_s=0.1)
+        rollout = run_rollout(request, policy, InMemoryRetriever(BORN), identity=PolicyIdentity("scripted"), observer=observer)
+        async with asyncio.timeout(0.15):
+            await rollout
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(broken_off())
+    (trajectory,) = observer.seen
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.CANCELLED, 1)
 
 
 def test_old_observations_shrink_before_new_ones_and_the_question_stays():

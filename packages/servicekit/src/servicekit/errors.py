@@ -229,3 +229,10 @@ def unexpected(error: Exception) -> Response:
         status=500,
         detail=UNEXPECTED,
     )
+
+
+def stopping() -> Response:
+    """What was accepted and is not done when the service ends."""
+    return problem_response(
+        code="stopping", title="Stopping", status=503, detail="The service is being stopped. Ask again.", retry_after_s=1
+    )

@@ -5,6 +5,7 @@ Plain ASGI, so that streaming answers and disconnects pass through untouched.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 
@@ -14,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from servicekit import metrics, request_id
-from servicekit.errors import unexpected
+from servicekit.errors import stopping, unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +63,10 @@ class RequestMiddleware:
 
         try:
             await self.app(scope, BodyLimit(receive, self._limit(scope["path"])), send_tagged)
+        except asyncio.CancelledError:  # the service ends, and waits no longer for what it has accepted
+            if not headers_sent:
+                await stopping()(scope, receive, send_tagged)
+            raise
         except ClientDisconnect:  # in the middle of its request, or of the answer
             status = CLIENT_CLOSED_REQUEST
         except Exception as error:

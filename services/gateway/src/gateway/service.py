@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -130,7 +131,11 @@ class AnswerService:
         )
         search = self._search.for_request(request.cache, observer, scope)
         with self._places.one():
-            return await run_rollout(rollout, policy, search, identity=policy.description.identity, observer=observer)
+            try:
+                return await run_rollout(rollout, policy, search, identity=policy.description.identity, observer=observer)
+            except asyncio.CancelledError:
+                metrics.ANSWERS.labels(settings.mode.value, StopReason.CANCELLED.value).inc()
+                raise
 
     async def standalone_question(self, chat: ChatRequest) -> str | None:
         """The conversation as one question, where that is asked for and works."""

@@ -64,12 +64,13 @@ async def run_rollout(
 ) -> Trajectory:
     """Runs one rollout to its end. A failure of policy or retriever and a passed deadline are stop reasons, not exceptions.
 
+    Of one that is cancelled the observer is told, with the turns so far.
     `identity` names the policy until a generation tells the version it was sampled from.
     """
     observer = observer or RolloutObserver()
     progress = _Progress(identity=identity)
     started = time.perf_counter()
-    detail = ""
+    stop_reason, detail = StopReason.CANCELLED, ""
     try:
         async with asyncio.timeout(request.deadline_s):
             stop_reason = await _loop(request, policy, search, observer, progress)
@@ -77,8 +78,10 @@ async def run_rollout(
         stop_reason, detail = StopReason.DEADLINE, f"The deadline of {request.deadline_s:g} s passed."
     except ParallelSearchError as error:
         stop_reason, detail = StopReason.POLICY_FAILED, error.detail
-    progress.policy_waited()
-    trajectory = _record(request, progress, stop_reason, detail, (time.perf_counter() - started) * 1000)
+    except asyncio.CancelledError:
+        observer.finished(_record(request, progress, stop_reason, detail, started))
+        raise
+    trajectory = _record(request, progress, stop_reason, detail, started)
     observer.finished(trajectory)
     return trajectory
 
@@ -131,7 +134,9 @@ async def _loop(
             environment.stop_searching()
 
 
-def _record(request: RolloutRequest, progress: _Progress, stop_reason: StopReason, detail: str, total_ms: float) -> Trajectory:
+def _record(request: RolloutRequest, progress: _Progress, stop_reason: StopReason, detail: str, started: float) -> Trajectory:
+    progress.policy_waited()
+    total_ms = (time.perf_counter() - started) * 1000
     environment = progress.environment
     turns = tuple(environment.turns) if environment else ()
     results = [result for turn in turns for result in turn.observation]
