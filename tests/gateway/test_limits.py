@@ -19,11 +19,13 @@ class Unsteady(RedisLink):
     def __init__(self, url):
         super().__init__(url, timeout_s=2.0)
         self.loses_answer = self.is_gone = False
+        self.delay_s = 0
 
     async def call(self, work):
         if self.is_gone:
             return None
         answer = await super().call(work)
+        await asyncio.sleep(self.delay_s)
         return None if self.loses_answer else answer
 
 
@@ -49,6 +51,24 @@ async def test_a_place_whose_answer_came_too_late_is_given_back(link):
         with pytest.raises(LimitExceeded):
             async with limiter.one_request(ONE):
                 pass
+    assert await leases(link) == 0
+
+
+async def test_a_request_that_is_refused_or_broken_off_meanwhile_keeps_no_place(link):
+    limiter = Limiter(link)
+    link.is_gone = True
+    async with limiter.one_request(ONE):
+        link.is_gone, link.loses_answer = False, True
+        with pytest.raises(LimitExceeded):
+            async with limiter.one_request(ONE):
+                pass
+    link.loses_answer, link.delay_s = False, 5
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), limiter.one_request(ONE):
+            pass
+    link.delay_s = 0
+    async with limiter.one_request(ONE):
+        pass
     assert await leases(link) == 0
 
 

@@ -105,7 +105,12 @@ class Limiter:
             yield
             return
         lease = uuid.uuid4().hex
-        answer = await self._take(caller, lease)
+        answer = None
+        try:
+            answer = await self._take(caller, lease)
+        finally:
+            if answer is None:  # Redis did not say whether it counted this one
+                self._owe(caller, lease)
         local = answer is None
         verdict = self._local.take(caller) if answer is None else answer
         if verdict:
@@ -115,8 +120,8 @@ class Limiter:
         finally:
             if local:
                 self._local.give_back(caller)
-            if caller.concurrent:
-                await self._give_back(caller, lease, certain=not local)
+            elif caller.concurrent:
+                await self._give_back(caller, lease)
 
     async def _take(self, caller: Caller, lease: str) -> int | None:
         owed = tuple(self._owed.get(caller.name, ()))
@@ -130,14 +135,17 @@ class Limiter:
             self._settle(caller, owed)
         return answer
 
-    async def _give_back(self, caller: Caller, lease: str, *, certain: bool) -> None:
-        """Owes the lease until Redis has taken it back. Where it is not certain, Redis did not answer and may have counted it."""
+    async def _give_back(self, caller: Caller, lease: str) -> None:
+        """Owes the lease until Redis has taken it back."""
+        self._owe(caller, lease)
+        if await self._link.call(lambda redis: redis.zrem(_keys(caller)[1], lease)) is not None:
+            self._settle(caller, (lease,))
+
+    def _owe(self, caller: Caller, lease: str) -> None:
         owed = self._owed.setdefault(caller.name, {})
         owed[lease] = None
         if len(owed) > MAX_OWED:
             del owed[next(iter(owed))]
-        if certain and await self._link.call(lambda redis: redis.zrem(_keys(caller)[1], lease)) is not None:
-            self._settle(caller, (lease,))
 
     def _settle(self, caller: Caller, leases: Sequence[str]) -> None:
         for lease in leases:
