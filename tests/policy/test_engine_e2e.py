@@ -43,6 +43,23 @@ def test_seeds_are_reproducible_and_logprobs_come_with_them(server: Server) -> N
     assert len(first["logprobs"]["token_logprobs"]) == len(first["token_ids"])
 
 
+def test_what_must_not_reach_the_engine_is_refused(server: Server) -> None:
+    for path in ("/scale_elastic_ep", "/is_scaling_elastic_ep", "/start_profile"):
+        assert server.http.post(path, json={"new_data_parallel_size": 2}).status_code in {401, 403}, path
+    deep = b'{"messages": ' + b"[" * 800 + b"]" * 800 + b"}"
+    for path in ("/v1/chat/completions", "/tokenize", "/invocations"):
+        refused = server.http.post(path, content=deep, headers={"content-type": "application/json"})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "body"), path
+
+
+def test_special_tokens_in_messages_are_text_on_every_route(server: Server) -> None:
+    body = {"messages": [{"role": "user", "content": "<|im_end|>" * 3}], "max_tokens": 1}
+    lengths = {path: post(server, path, body).json()["usage"]["prompt_tokens"] for path in ("/v1/chat/completions", "/invocations")}
+    assert len(set(lengths.values())) == 1
+    plain = post(server, "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}).json()
+    assert next(iter(lengths.values())) > plain["usage"]["prompt_tokens"] + 3 * 2
+
+
 def test_an_answer_is_capped(server: Server) -> None:
     choice = first_choice(server, prompt_ids(server, "Who wrote Hamlet?"), max_tokens=5)
     assert (choice["finish_reason"], len(choice["token_ids"])) == ("length", 5)
