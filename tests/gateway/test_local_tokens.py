@@ -1,3 +1,5 @@
+import time
+
 import byte_tokenizer
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, HandedOut, fake_policy, fake_retriever
@@ -54,3 +56,23 @@ def test_what_is_no_tokenizer_is_not_used(start_gateway):
     tokens.file = b'{"model": "none"}'
     _, asked = contexts_of(start_gateway, tokens=tokens)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("other", [lowercasing(), b'{"model": "none"}'], ids=["disagrees", "is none"])
+def test_a_tokenizer_that_is_of_no_use_is_looked_at_once(start_gateway, other):
+    tokens = HandedOut(TOKENIZER, file=other if not isinstance(other, bytes) else None)
+    tokens.file = other if isinstance(other, bytes) else tokens.file
+    policy, fetched = fake_policy([DONE], tokens=tokens), []
+
+    async def watched(scope, receive, send):
+        fetched.append(scope["path"])
+        await policy(scope, receive, send)
+
+    start_gateway(watched, fake_retriever(PASSAGES), upstream_refresh_s=0.05)
+    until = time.monotonic() + 10
+    while fetched.count("/v1/models") < 5:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert fetched.count("/v1/policy/tokenizer") == 1
+    compared = [text for text in policy.state.tokenized if text != "a"]
+    assert len(compared) == len(set(compared))

@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -177,3 +178,15 @@ def test_a_name_is_resolved_to_addresses_and_the_last_known_stay():
     assert "http://127.0.0.1:8002/v1" in found
     assert all(url.startswith(("http://127.0.0.1:8002", "http://[::1]:8002")) for url in found)
     assert asyncio.run(resolved("http://no-such-host.invalid:8002/v1")()) == ()
+
+
+def test_a_name_that_resolves_to_nothing_is_said_in_words_and_once_in_the_log(start_gateway, capsys):
+    """Also a name that is none in DNS."""
+    for host in ("no-such-host.invalid", "x" * 70 + ".invalid"):
+        policy, settings = fake_policy([DONE]), {"policy_discovery": "dns", "policy_base_url": f"http://{host}:8002/v1"}
+        client = start_gateway(policy, fake_retriever(PASSAGES), **settings)
+        refused = client.post("/v1/answers", json={"question": QUESTION})
+        assert (refused.status_code, "resolves to no address" in refused.json()["detail"]) == (503, True)
+        assert "resolves to no address" in client.get("/readyz").json()["checks"]["policy"]
+        time.sleep(1.2)
+        assert "".join(capsys.readouterr()).count("policy_not_resolved") == 1

@@ -30,14 +30,18 @@ def resolved(url: str) -> Callable[[], Awaitable[Sequence[str]]]:
     base = httpx2.URL(url)
     port = base.port or (443 if base.scheme == "https" else 80)
     known: tuple[str, ...] = ()
+    is_resolved = True
 
     async def looked_up() -> Sequence[str]:
-        nonlocal known
+        nonlocal known, is_resolved
         try:
             found = await asyncio.get_running_loop().getaddrinfo(base.host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            log.warning("policy_not_resolved", host=base.host, error=str(error))
+        except (OSError, UnicodeError) as error:  # a part of a name that is too long is no name in DNS
+            if is_resolved:
+                log.warning("policy_not_resolved", host=base.host, error=str(error))
+            is_resolved = False
             return known
+        is_resolved = True
         hosts = sorted({str(address[4][0]) for address in found})[:MAX_REPLICAS]
         known = tuple(str(base.copy_with(host=_bracketed(host), port=port)) for host in hosts)
         return known

@@ -18,6 +18,7 @@ import structlog
 
 from gateway import metrics
 from gateway.tokenizers import Tokenizers
+from parallelsearch.clients.local_tokens import LocalTokens
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
 from parallelsearch.errors import Overloaded, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, Segment
@@ -29,6 +30,7 @@ T = TypeVar("T")
 MOVES = 3
 """So often at most a request goes on to another replica."""
 NOT_ASKED = "not asked yet"
+NO_ADDRESS = "its host resolves to no address."
 
 
 class Replica:
@@ -42,7 +44,7 @@ class Replica:
         self.fault = NOT_ASKED
         self.rollouts = 0
         self._client: PolicyClient | None = None
-        self._has_tokenizer = False
+        self._tokenizer_settled = False
         self._labels: tuple[str, str] | None = None
 
     @property
@@ -62,15 +64,22 @@ class Replica:
         except (ParallelSearchError, TimeoutError) as error:
             self.failed(error.detail if isinstance(error, ParallelSearchError) else "It did not say in time who it is.")
             return
-        if description != self.description or not self._has_tokenizer:
-            local = await tokenizers.agreeing(self.http, description)
-            self._has_tokenizer = local is not None or not description.tokenizer
-            self._client = policy_client(self.http, description, local)
+        if description != self.description or not self._tokenizer_settled:
+            self._client = policy_client(self.http, description, await self._local_tokens(description, tokenizers))
         if description != self.description:
             log.info("policy_connected", replica=self.name, model=description.identity.model, version=description.identity.version)
             self.description = description
         self.fault = ""
         self._show()
+
+    async def _local_tokens(self, description: PolicyDescription, tokenizers: Tokenizers) -> LocalTokens | None:
+        try:
+            local = await tokenizers.agreeing(self.http, description)
+        except (UpstreamUnavailable, Overloaded):
+            self._tokenizer_settled = False
+            return None
+        self._tokenizer_settled = True
+        return local
 
     def failed(self, fault: str) -> None:
         """Takes no new rollouts until the next probe that succeeds."""
@@ -138,7 +147,9 @@ class PolicyReplicas:
 
     @property
     def faults(self) -> dict[str, str]:
-        """The replicas that take no rollouts, and why."""
+        """The replicas that take no rollouts, and why; without any, that there is none."""
+        if not self._replicas:
+            return {"POLICY_BASE_URL": NO_ADDRESS}
         return {replica.name: replica.fault for replica in self._replicas.values() if replica.fault}
 
     @property

@@ -8,9 +8,12 @@ import structlog
 
 from parallelsearch.clients.local_tokens import LocalTokens, PolicyTokenizer, agreeing_tokens, fetch_tokenizer
 from parallelsearch.clients.policy import PolicyDescription, PolicyHttp
-from parallelsearch.errors import ParallelSearchError
+from parallelsearch.errors import Overloaded, ParallelSearchError, UpstreamUnavailable
 
 log = structlog.get_logger(__name__)
+
+LONGEST_S = 30.0
+"""For a large tokenizer to come and to be compared; who hangs meanwhile keeps nobody else from being asked for longer."""
 
 
 class Tokenizers:
@@ -21,14 +24,23 @@ class Tokenizers:
         self._loading = asyncio.Lock()
 
     async def agreeing(self, http: PolicyHttp, description: PolicyDescription) -> LocalTokens | None:
-        """The policy's tokenizer, where it hands one out that gives the ids that the policy gives."""
+        """The policy's tokenizer, where it hands one out that gives the ids that the policy gives; else None, and that is settled.
+
+        Raises:
+            UpstreamUnavailable, Overloaded: it could not be asked, which it may be at the next look.
+        """
         if not description.tokenizer or not description.message_tokens:
             return None
         try:
-            tokenizer = await self._tokenizer(http, description.tokenizer)
-            local = await agreeing_tokens(http, description.identity.model, tokenizer)
+            async with asyncio.timeout(LONGEST_S):
+                tokenizer = await self._tokenizer(http, description.tokenizer)
+                local = await agreeing_tokens(http, description.identity.model, tokenizer)
+        except TimeoutError:
+            raise UpstreamUnavailable("The policy's tokenizer did not come in time.") from None
         except ParallelSearchError as error:
             log.warning("tokenizer_not_loaded", error=error.detail)
+            if isinstance(error, UpstreamUnavailable | Overloaded) and not isinstance(error.__cause__, ValueError):
+                raise
             return None
         if local is None:
             log.warning("tokenizer_disagrees", tokenizer=description.tokenizer)
