@@ -1,4 +1,4 @@
-"""What importing BM25 must not do on a host with GPUs."""
+"""What importing BM25 must not do on a host with GPUs, and who is spared it."""
 
 import os
 import subprocess
@@ -26,3 +26,9 @@ def test_a_jax_that_is_installed_stays_off_the_gpus(tmp_path):
     )
 
     assert (done.returncode, done.stdout) == (0, "cpu\n"), done.stderr
+
+
+def test_who_serves_without_words_does_not_import_it():
+    program = "import sys, retriever.app; print('torch' in sys.modules, 'bm25s' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True False\n", done.stderr

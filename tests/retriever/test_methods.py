@@ -14,7 +14,8 @@ from retriever.corpus.reading import CorpusPassage
 from retriever.corpus.store import CorpusStore, CorpusWriter
 from retriever.encoders.cached import QueryVectors
 from retriever.index.build import build
-from retriever.index.lexical import RRF_CONSTANT, LexicalSearch, build_lexical, fuse
+from retriever.index.fusion import RRF_CONSTANT, fuse
+from retriever.index.lexical import LexicalSearch, build_lexical
 from retriever.index.opened import open_index
 from retriever.index.plan import BuildPlan
 from retriever.searcher import Ask, Searcher, Served

@@ -19,7 +19,7 @@ from retriever.corpus.reading import CorpusPassage
 from retriever.encoders.cached import QueryVectors
 from retriever.encoders.identity import Vectors
 from retriever.index.found import Found
-from retriever.index.lexical import FUSED_DEPTH, fuse
+from retriever.index.fusion import FUSED_DEPTH, fuse
 from retriever.index.opened import OpenIndex
 from retriever.reranking import Reranker
 

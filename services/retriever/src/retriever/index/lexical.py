@@ -1,4 +1,4 @@
-"""The lexical part of an index: BM25 over titles and texts, and the fusion of two rankings into one."""
+"""The lexical part of an index: BM25 over titles and texts. Half a second to import, which an index without it is spared."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from retriever.corpus.store import CorpusStore
 from retriever.index.found import Found, in_order, nothing_found
+from retriever.index.fusion import FUSED_DEPTH
 from retriever.index.manifest import LEXICAL_FILES
 from retriever.index.progress import Progress
 
 _NAMES = dict(zip(("data_name", "indices_name", "indptr_name", "vocab_name", "params_name"), LEXICAL_FILES, strict=True))
-
-RRF_CONSTANT = 60
-FUSED_DEPTH = 100
 
 
 def build_lexical(corpus: CorpusStore, data: Path) -> None:
@@ -59,22 +57,3 @@ class LexicalSearch:
         depth = min(max(top_k, FUSED_DEPTH), self.rows)
         rows, scores = self._index.retrieve(words, k=depth, show_progress=False, weight_mask=mask)
         return in_order(scores, np.where(scores > 0, rows, -1).astype(np.int64), top_k)
-
-
-def fuse(rankings: Sequence[NDArray[np.int64]], top_k: int) -> Found:
-    """Reciprocal rank fusion: a row scores Σ 1 / (60 + rank) over the rankings it stands in (Cormack, Clarke and Büttcher, 2009).
-
-    Rankings are of shape (queries, depth) with −1 for none; the result is of shape (queries, top_k). Ties go to the smaller row.
-    """
-    scores = np.zeros((len(rankings[0]), top_k), dtype=np.float32)
-    rows = np.full((len(rankings[0]), top_k), -1, dtype=np.int64)
-    for query in range(len(rankings[0])):
-        fused: dict[int, float] = {}
-        for ranking in rankings:
-            for rank, row in enumerate(ranking[query].tolist(), start=1):
-                if row >= 0:
-                    fused[row] = fused.get(row, 0.0) + 1 / (RRF_CONSTANT + rank)
-        best = sorted(fused.items(), key=lambda item: (-item[1], item[0]))[:top_k]
-        rows[query, : len(best)] = [row for row, _ in best]
-        scores[query, : len(best)] = [score for _, score in best]
-    return scores, rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parallelsearch.errors import IndexMismatch
 from retriever.corpus.store import CorpusStore
@@ -14,11 +15,13 @@ from retriever.encoders.identity import LoadedEncoder, Precision
 from retriever.encoders.load import load
 from retriever.encoders.resolve import ResolvedEncoder, resolve, with_rules
 from retriever.gpu.plan import GpuPlan
-from retriever.index.lexical import LexicalSearch
 from retriever.index.manifest import VECTORS_FILE, Manifest, MilvusAddress, read_manifest
 from retriever.index.progress import Progress
 from retriever.index.search import EmptySearch, FilteredSearch, VectorSearch, open_search
 from retriever.index.verified import verify_once
+
+if TYPE_CHECKING:
+    from retriever.index.lexical import LexicalSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def open_index(
     with Progress("loading vectors"):
         corpus = CorpusStore(data)
         search = _open_search(data, manifest, milvus, gpu)
-        lexical = LexicalSearch(data, manifest.passages) if manifest.lexical else None
+        lexical = _open_lexical(data, manifest) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
     encoder = next((one for one in loaded if one.identity.same_vectors_as(manifest.encoder)), None)
     if encoder is None:
@@ -94,6 +97,12 @@ def _open_search(data: Path, manifest: Manifest, milvus: MilvusAddress | None, g
     if not manifest.passages:
         return EmptySearch(manifest.dimension)
     return open_search(data, manifest.kind, manifest.effort, milvus, gpu)
+
+
+def _open_lexical(data: Path, manifest: Manifest) -> LexicalSearch:
+    from retriever.index.lexical import LexicalSearch
+
+    return LexicalSearch(data, manifest.passages)
 
 
 def _matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> ResolvedEncoder:
