@@ -249,6 +249,14 @@ def test_a_keys_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, plac
         main()
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None])
+@pytest.mark.parametrize("path", ["/v1/answers", "/v1/search"])
+def test_a_body_that_a_page_of_another_origin_could_send_unasked_is_refused(start_gateway, path, content_type):
+    headers = {"content-type": content_type} if content_type else {}
+    response = start_gateway(fake_policy([]), fake_retriever(PASSAGES)).post(path, content=b'{"queries": []}', headers=headers)
+    assert (response.status_code, response.json()["detail"]) == (422, "body: must be a JSON object, sent as application/json")
+
+
 def test_other_origins_are_not_let_in_unless_named(start_gateway):
     asked = {"origin": "https://app.example", "access-control-request-method": "POST"}
     closed = start_gateway(fake_policy([]), fake_retriever(PASSAGES))

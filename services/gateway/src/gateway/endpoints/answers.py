@@ -35,7 +35,7 @@ INVALID = documented({422: "The request is wrong; `errors` names each field."})
 async def answer(request: Request) -> Response:
     """Answers a question: the whole trajectory, with citations; with `stream` its events as they happen."""
     caller, state = await admitted(request), state_of(request)
-    body = await read_body(request, AnswerRequest)
+    body = await read_body(request, AnswerRequest, declared=True)
     answers = state["answers"]
     if body.stream:
         stream = await unless_disconnected(request, answers.stream(body, caller.name, resumable=True).started())
@@ -78,5 +78,5 @@ async def _written(stream: AnswerStream, after: int) -> AsyncIterator[bytes]:
 async def search(request: Request) -> Response:
     """Searches all queries at once, through the cache, without a policy."""
     await admitted(request)
-    found = await state_of(request)["answers"].search(await read_body(request, SearchRequest))
+    found = await state_of(request)["answers"].search(await read_body(request, SearchRequest, declared=True))
     return Response(found.model_dump_json(), media_type="application/json")
