@@ -27,7 +27,8 @@ async def read_body(request: Request, model: type[M], *, declared: bool = False)
     """
     body = await request.body()
     if declared and not says_json(request.headers.get("content-type", "")):
-        raise RequestValidationError([{"type": "model_attributes_type", "loc": ("body",), "msg": "send it with Content-Type: application/json"}])
+        how = "send it with Content-Type: application/json"
+        raise RequestValidationError([{"type": "model_attributes_type", "loc": ("body",), "msg": how}])
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
