@@ -53,7 +53,7 @@ class Verifier:
         except ConfigurationError as error:
             raise InvalidInput(f"checkpoint: {error.detail}") from error
         except (OSError, RuntimeError) as error:  # a name too long, no right to look, an unknown user's home, links in a circle
-            raise InvalidInput(f"checkpoint: {name} cannot be looked at: {error}.") from error
+            raise InvalidInput(f"checkpoint: {name} cannot be looked at: {str(error).rstrip('.')}.") from error
         raise InvalidInput(f"checkpoint: {name} has neither config.json nor adapter_config.json, so it is no checkpoint.")
 
     def _locate(self, name: str) -> Path:
