@@ -93,3 +93,25 @@ def test_a_path_that_cannot_be_used_stops_the_start(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "GATEWAY_STORE_PATH" in done.stderr
+
+
+def torn(file):
+    """As a fault of the disk may leave it, under a gateway that has it open."""
+    with sqlite3.connect(file) as direct:
+        direct.execute("UPDATE answers SET body = x'00'")
+
+
+def without_its_table(file):
+    with sqlite3.connect(file) as direct:
+        direct.execute("DROP TABLE answers")
+
+
+@pytest.mark.parametrize("harm", [torn, without_its_table])
+def test_a_store_that_cannot_be_read_is_a_problem_with_its_name(start_gateway, tmp_path, harm):
+    client = start_gateway(fake_policy([DONE]), fake_retriever(PASSAGES), store_path=tmp_path / "s.db")
+    identifier = ask(client).json()["id"]
+    harm(tmp_path / "s.db")
+    for path in (f"/v1/answers/{identifier}", "/v1/answers"):
+        refused = client.get(path)
+        assert (refused.status_code, refused.json()["title"]) == (503, "Upstream unavailable")
+        assert "stored answers" in refused.json()["detail"]

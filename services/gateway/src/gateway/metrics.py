@@ -29,7 +29,7 @@ POLICY_REPLICA = Gauge(
 POLICY_MOVES = Counter("parallelsearch_policy_moves_total", "Requests that went on to another replica after a failure")
 CALLS = Counter("parallelsearch_calls_total", "Requests of the public API by the name of their key", ["key"])
 REFUSED = Counter("parallelsearch_refused_total", "Requests over their key's limit (429)", ["key", "limit"])
-STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored")
+STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored, or not be read")
 SEARCHES_IN_FLIGHT = Gauge("parallelsearch_searches_in_flight", "Searches without a policy that are being worked on")
 IN_FLIGHT = Gauge("parallelsearch_answers_in_flight", "Answers being worked on")
 

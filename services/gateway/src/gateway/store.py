@@ -15,7 +15,7 @@ from typing import TypeVar
 import structlog
 
 from gateway import metrics
-from parallelsearch.errors import ConfigurationError
+from parallelsearch.errors import ConfigurationError, UpstreamUnavailable
 from parallelsearch.schemas.answers import TrajectoryModel
 
 log = structlog.get_logger(__name__)
@@ -70,9 +70,13 @@ class TrajectoryStore:
             log.warning("trajectory_not_stored", error=str(error))
 
     async def get(self, owner: str, answer_id: str) -> bytes | None:
-        """The trajectory as JSON; None if there is none of that id, or it is somebody else's."""
+        """The trajectory as JSON; None if there is none of that id, or it is somebody else's.
+
+        Raises:
+            UpstreamUnavailable: the file cannot be read, as of `export` too.
+        """
         rows = await self._read("SELECT body FROM answers WHERE id = ? AND owner = ?", answer_id, owner)
-        return zlib.decompress(rows[0][0]) if rows else None
+        return self._unpacked(rows[0][0]) if rows else None
 
     async def export(self, owner: str, *, since: float = 0.0) -> AsyncIterator[bytes]:
         """All trajectories of an owner that were stored at or after `since` (Unix seconds), oldest first, one JSON a line."""
@@ -83,7 +87,7 @@ class TrajectoryStore:
                 *(owner, at, at, after, PAGE),
             )
             for _, _, body in rows:
-                yield zlib.decompress(body) + b"\n"
+                yield self._unpacked(body) + b"\n"
             if len(rows) < PAGE:
                 return
             at, after = rows[-1][0], rows[-1][1]
@@ -103,7 +107,21 @@ class TrajectoryStore:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _read(self, sql: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]  # rows as sqlite gives them
-        return await self._run(lambda: self._sqlite.execute(sql, values).fetchall())
+        try:
+            return await self._run(lambda: self._sqlite.execute(sql, values).fetchall())
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def _unpacked(self, body: bytes) -> bytes:
+        try:
+            return zlib.decompress(body)
+        except zlib.error as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> UpstreamUnavailable:
+        metrics.STORE_FAILURES.inc()
+        log.warning("store_not_read", path=str(self._path), error=str(error))
+        return UpstreamUnavailable("The stored answers cannot be read at present; whoever runs this gateway finds why in its log.")
 
     @property
     def _sqlite(self) -> sqlite3.Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -28,7 +29,16 @@ async def stored(answer_id: str, request: Request, caller: LimitedCaller) -> Res
 @router.get("", responses={200: {"content": {JSON_LINES: {}}}}, response_class=StreamingResponse)
 async def export(request: Request, caller: LimitedCaller, since: Annotated[float, Query(ge=0, le=1e11)] = 0.0) -> StreamingResponse:
     """All stored trajectories of the caller, one JSON a line, oldest first; `since` in Unix seconds."""
-    return StreamingResponse(_store(request).export(caller.name, since=since), media_type=JSON_LINES)
+    lines = _store(request).export(caller.name, since=since)
+    # A store that cannot be read says so before the answer begins.
+    first = await anext(lines, b"")
+    return StreamingResponse(_together(first, lines), media_type=JSON_LINES)
+
+
+async def _together(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for line in rest:
+        yield line
 
 
 def _store(request: Request) -> TrajectoryStore:
