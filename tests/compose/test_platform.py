@@ -71,7 +71,7 @@ def test_a_question_is_answered_through_the_published_port(compose):
     response = ask(compose)
     answer = response.json()
     shown = json.dumps({key: answer.get(key) for key in ("answer", "stop_reason", "usage", "citations")})
-    compose.note(f'$ curl -s {compose.gateway}/v1/answers -d \'{{"question": "{QUESTION}"}}\'', shown)
+    compose.note(f'$ curl -s {compose.gateway}/v1/answers --json \'{{"question": "{QUESTION}"}}\'', shown)
     assert response.status_code == 200
     # The canary asks beside it, and what shares a batch with a rollout can turn a token of a model this small.
     # make test-e2e asks alone.
