@@ -89,7 +89,7 @@ class Connection:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 22)
         reader, writer = self._streams
         payload = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: [::1]\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
         writer.write(head.encode() + payload)
         head_bytes = await reader.readuntil(b"\r\n\r\n")
         self.head = head_bytes.decode("latin-1")

@@ -68,7 +68,7 @@ def start_gateway(valkey):
         def start(policy, retriever, **settings):
             transports = Transports(httpx2.ASGITransport(app=policy), httpx2.ASGITransport(app=retriever))
             values = {"redis_url": valkey.url, "upstream_refresh_s": 0.2, "cache_timeout_s": 2.0} | settings
-            return stack.enter_context(TestClient(create_app(GatewaySettings(**values), transports)))
+            return stack.enter_context(TestClient(create_app(GatewaySettings(**values), transports), "http://127.0.0.1"))
 
         yield start
 

@@ -157,8 +157,8 @@ def test_half_open_connections_hold_nobody_up(platform):
     stuck = []
     for start in (
         b"",
-        b"POST /v1/answers HTTP/1.1\r\nhost: x\r\n",
-        b"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{",
+        b"POST /v1/answers HTTP/1.1\r\nhost: localhost\r\n",
+        b"POST /v1/answers HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{",
     ):
         for _ in range(50):
             connection = socket.create_connection(("127.0.0.1", running.gateway.port))
@@ -199,7 +199,7 @@ def test_nothing_is_left_behind_by_callers_that_hang_up(platform):
     before = gateway.num_fds()
     running.policy.signal(signal.SIGSTOP)
     body = json.dumps({"question": QUESTION}).encode()
-    head = f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST /v1/answers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     for _ in range(100):
         with socket.create_connection(("127.0.0.1", running.gateway.port)) as caller:
             caller.sendall(head.encode() + body)

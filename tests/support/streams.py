@@ -16,7 +16,7 @@ BODY = {"question": QUESTION, "stream": True}
 def request_sent(gateway, path, body, method="POST"):
     """A socket on which a request was sent, and from which nobody reads yet."""
     content = json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", gateway.port)) as caller:
         caller.sendall(head.encode() + content)
         yield caller

@@ -53,6 +53,10 @@ class Unauthorized(ParallelSearchError):
     code, title, status = "unauthorized", "Unauthorized", 401
 
 
+class Forbidden(ParallelSearchError):
+    code, title, status = "forbidden", "Forbidden", 403
+
+
 class LimitExceeded(ParallelSearchError):
     code, title, status, retryable = "limit-exceeded", "Limit exceeded", 429, True
 

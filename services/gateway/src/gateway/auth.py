@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
-from parallelsearch.errors import ConfigurationError, Unauthorized
+from gateway.settings import is_loopback
+from parallelsearch.errors import ConfigurationError, Forbidden, Unauthorized
 
 KEY_PREFIX = "ps-"
 KEY_BYTES = 32
@@ -51,25 +53,56 @@ class ApiKey(BaseModel):
 _KEYS = TypeAdapter(list[ApiKey])
 
 
-class Authenticator:
-    """Tells callers apart by `Authorization: Bearer …`. Without `keys` everybody is anonymous."""
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The names by which anybody may ask: those of loopback, which no page can have, and `others`.
 
-    def __init__(self, keys: Sequence[ApiKey] | None, admin_token: SecretStr | None, *, default: Caller = ANONYMOUS) -> None:
+    A page's own name may be made to point to loopback (DNS rebinding). The browser then takes what a service there answers for
+    an answer to that page, and hands it over.
+    """
+
+    others: frozenset[str]
+
+    def know(self, host: str) -> bool:
+        """Whether the value of a Host header, which may have a port, is one of them."""
+        name = re.sub(r":\d*$", "", host.strip()).lower()
+        return "*" in self.others or is_loopback(name) or name.endswith(".localhost") or name in self.others
+
+
+class Authenticator:
+    """Tells callers apart by `Authorization: Bearer …`. Without `keys` everybody is anonymous who asks by a name of `hosts`."""
+
+    def __init__(
+        self,
+        keys: Sequence[ApiKey] | None,
+        admin_token: SecretStr | None,
+        *,
+        default: Caller = ANONYMOUS,
+        hosts: Hosts | None = None,
+    ) -> None:
         self._callers = {key.sha256: _caller(key, default) for key in keys or ()}
         self._admin = digest(admin_token.get_secret_value()) if admin_token else None
         self._open = keys is None
+        self._hosts = hosts
 
-    def caller(self, authorization: str) -> Caller:
-        """Whom the header's token belongs to.
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Whom the token of a request's headers belongs to.
 
         Raises:
             Unauthorized: keys are needed, and this is none.
+            Forbidden: none are, and the request came by another name than those of `hosts`.
         """
+        authorization, host = headers.get("authorization", ""), headers.get("host", "")
         scheme, _, token = authorization.partition(" ")
         given = digest(token.strip()) if scheme.lower() == "bearer" else ""
         if self._admin is not None and hmac.compare_digest(given, self._admin):
             return ADMIN
         if self._open:
+            if self._hosts is not None and not self._hosts.know(host):
+                raise Forbidden(
+                    f"A gateway without API keys is asked as localhost or 127.0.0.1, not as {host[:100]!r}: name it in "
+                    "GATEWAY_ALLOWED_HOSTS, or set GATEWAY_API_KEYS_FILE."
+                )
             return ANONYMOUS
         # All are compared, so that the time taken does not tell which one was close.
         matching = [caller for sha256, caller in self._callers.items() if hmac.compare_digest(given, sha256)]

@@ -51,7 +51,7 @@ async def gateway_settings(request: Request) -> GatewaySettings:
 
 async def known_caller(request: Request, _: Credentials = None) -> Caller:
     """Refuses whoever has no key where keys are needed."""
-    caller = state_of(request)["authenticator"].caller(request.headers.get("authorization", ""))
+    caller = state_of(request)["authenticator"].caller(request.headers)
     metrics.CALLS.labels(caller.name).inc()
     return caller
 

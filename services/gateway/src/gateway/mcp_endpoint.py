@@ -116,7 +116,7 @@ class Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = self._authenticator.caller(Request(scope).headers.get("authorization", ""))
+            caller = self._authenticator.caller(Request(scope).headers)
             metrics.CALLS.labels(caller.name).inc()
             async with self._limiter.one_request(caller):
                 await self._app({**scope, CALLER: caller}, receive, send)

@@ -76,6 +76,8 @@ class GatewaySettings(ServiceSettings):
     trace_text: bool = False
     """Whether spans carry what was asked and written."""
     cors_origins: list[str] = []
+    allowed_hosts: list[str] = []
+    """Names, beside those of loopback, by which a gateway without keys on loopback may be asked; `*` for any."""
     heartbeat_s: float = Field(default=15.0, gt=0)
     stream_write_timeout_s: float = Field(default=30.0, gt=0)
     stream_grace_s: float = Field(default=5.0, ge=0, le=600)
