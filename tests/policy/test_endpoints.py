@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from pydantic import SecretStr
+from tests.support.loopback import ADDRESS
 from tests.support.policy_fakes import FakeEngine, make_checkpoint
 from tests.support.traces import read_spans
 
@@ -18,6 +18,7 @@ from policy.commands import is_command
 from policy.engines.interface import Device
 from policy.model_shape import read_shape
 from policy.serving import add_policy
+from policy.settings import PolicySettings
 from policy.staging import Staging
 from policy.state import PolicyState, Served
 from policy.weights import WeightChanger
@@ -58,9 +59,8 @@ def client_of(state: PolicyState, folder: Path, token: str | None = TOKEN, traci
     make_checkpoint(runs / "a", "a")
     staging.empty()
     changer = WeightChanger(state, Verifier((runs,), initial, read_shape(initial)), staging, initial)
-    admin_token = SecretStr(token) if token else None
-    add_policy(app, state, changer, admin_token=admin_token, max_body_bytes=1_000, tracing=tracing)
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://policy")
+    add_policy(app, state, changer, PolicySettings(admin_token=token, max_body_bytes=1_000), tracing)
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ADDRESS)
 
 
 def state_of(engine: FakeEngine) -> PolicyState:
@@ -236,3 +236,11 @@ def test_what_the_installed_vllm_lets_anybody_call_is_known() -> None:
     opened = {path for path in found if not is_command({"type": "http", "method": "POST", "path": path})}
     assert "/scale_elastic_ep" in found - opened
     assert opened <= OPENED, sorted(opened - OPENED)
+
+
+async def test_a_page_that_points_its_name_here_reaches_neither_ours_nor_the_engines_routes(client: httpx2.AsyncClient) -> None:
+    async with client:
+        for method, path in (("GET", "/v1/policy"), ("POST", "/v1/completions"), ("POST", "/tokenize")):
+            refused = await client.request(method, path, headers={"host": "evil.example"})
+            assert refused.status_code == 403 and "POLICY_ALLOWED_HOSTS" in refused.text
+        assert (await client.get("/healthz", headers={"host": "evil.example"})).status_code == 200

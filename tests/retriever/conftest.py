@@ -4,7 +4,7 @@ import json
 from importlib.resources import files
 
 import pytest
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 
 from retriever.app import create_app, open_retriever
 from retriever.encoders.load import load
@@ -60,5 +60,5 @@ def settings_for(folder, **more):
 @pytest.fixture(scope="session")
 def client(index_folder):
     settings = settings_for(index_folder)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client

@@ -15,7 +15,7 @@ PREFIX = "parallelsearch_retriever_"
 
 
 def test_every_setting_of_the_retriever_is_documented_and_every_documented_one_exists():
-    own = set(RetrieverSettings.model_fields) - set(ServiceSettings.model_fields) | {"host", "port"}
+    own = set(RetrieverSettings.model_fields) - set(ServiceSettings.model_fields) | {"host", "port", "allowed_hosts"}
     known = {str(RetrieverSettings.model_fields[name].validation_alias or f"RETRIEVER_{name.upper()}") for name in own}
     documented = set(re.findall(r"`((?:RETRIEVER|MILVUS)_[A-Z_]+)`", DOC))
     assert documented == known

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from loopback import LoopbackClient
 
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
@@ -35,7 +35,7 @@ def lexical_folder(tmp_path_factory, rows, minilm):
 @pytest.fixture(scope="module")
 def lexical(lexical_folder):
     settings = RetrieverSettings(index=lexical_folder)
-    with TestClient(create_app(settings, open_retriever(settings))) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
         yield client
 
 
@@ -97,7 +97,7 @@ def test_an_index_without_words_refuses_them_by_name(client):
 
 def test_the_default_method_is_a_setting_that_the_index_must_serve(lexical_folder, index_folder):
     settings = RetrieverSettings(index=lexical_folder, method="bm25")
-    with TestClient(create_app(settings, open_retriever(settings))) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
         assert client.post("/retrieve", json={"query": "qqqq"}).json()["result"] == [[]]
     with pytest.raises(ConfigurationError, match="RETRIEVER_METHOD is hybrid"):
         open_retriever(RetrieverSettings(index=index_folder, method="hybrid"))

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 
 from parallelsearch.errors import ConfigurationError, IndexMismatch, UpstreamUnavailable
 from retriever.app import create_app, open_retriever
@@ -44,7 +44,7 @@ def test_milvus_finds_what_the_flat_index_finds(milvus_folder, address, client, 
     monkeypatch.setenv("MILVUS_URI", address.uri)
     settings = RetrieverSettings(index=milvus_folder)
     body = {"queries": QUERIES, "top_k": 5}
-    with TestClient(create_app(settings, open_retriever(settings))) as other:
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as other:
         assert other.get("/v1/index").json()["kind"] == "milvus"
         found, expected = (each.post("/v1/retrieve", json=body).json()["results"] for each in (other, client))
         everything = other.post("/v1/retrieve", json={"queries": ["x"], "top_k": 100}).json()["results"][0]

@@ -5,7 +5,7 @@ import shutil
 from urllib.parse import quote
 
 import pytest
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
@@ -93,7 +93,7 @@ NO_NAMES = [
 def test_a_name_that_is_none_is_refused_and_reaches_no_folder(named, index_folder, monkeypatch):
     monkeypatch.setenv("ADMIN_TOKEN", "secret")
     settings = RetrieverSettings(index=index_folder, indexes=named)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         assert client.post("/v1/indexes/notes/reload", headers=ADMIN).json()["reloaded"] is False
         for name in NO_NAMES:
             answer = client.post(f"/v1/indexes/{quote(name, safe='')}/reload", headers=ADMIN)

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 from retriever_process import running_retriever
 
 from retriever.app import create_app, open_retriever
@@ -38,7 +38,7 @@ def rebuild(tmp_path, rows, minilm):
 def serving(rebuild, monkeypatch):
     monkeypatch.setenv("ADMIN_TOKEN", "secret")
     settings = RetrieverSettings(index=rebuild(6))
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -72,7 +72,7 @@ def test_an_index_that_lacks_the_default_method_is_refused_and_the_old_one_stays
     """Trainers name no method: each of their requests would be refused, and some read a refusal to the model."""
     monkeypatch.setenv("ADMIN_TOKEN", "secret")
     settings = RetrieverSettings(index=rebuild(6, lexical=True), method="bm25")
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         rebuild(9)
         response = client.post("/v1/index/reload", headers=ADMIN)
         assert response.status_code == 500
@@ -86,7 +86,7 @@ def test_a_fault_is_told_until_what_is_published_is_served_again(rebuild, monkey
     folder = rebuild(6)
     good = (folder / "manifest.json").read_bytes()
     settings = RetrieverSettings(index=folder, watch_s=0.05)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         for again in (lambda: publish(folder, good), lambda: rebuild(12)):  # what is served already, and what is new
             publish(folder, b"{}")
             eventually(lambda: list(client.get("/v1/indexes").json()["faults"]) == ["default"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
 from parallelsearch.errors import ConfigurationError
@@ -34,7 +34,7 @@ def model_folder(tmp_path_factory, minilm):
 @pytest.fixture(scope="module")
 def reranking(index_folder, model_folder):
     settings = RetrieverSettings(index=index_folder, reranker=model_folder, rerank_candidates=10)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -72,7 +72,7 @@ def test_what_is_served_names_it(reranking, client):
 
 def test_it_may_be_the_default(index_folder, model_folder, reranking):
     settings = RetrieverSettings(index=index_folder, reranker=model_folder, rerank_candidates=10, method="rerank")
-    with TestClient(create_app(settings, open_retriever(settings))) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
         assert ask(client, ["Monet"]) == ask(reranking, ["Monet"], method="rerank")
     with pytest.raises(ConfigurationError, match="RETRIEVER_METHOD is rerank, but no cross-encoder"):
         open_retriever(RetrieverSettings(index=index_folder, method="rerank"))

@@ -114,3 +114,10 @@ def test_bad_input_is_a_problem_that_names_the_field(client, body, field):
     assert field in [fault["field"] for fault in problem["errors"]]
     assert field in problem["detail"]
     assert retrieve(client, queries=["still here"]).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/retrieve", "/retrieve"])
+def test_a_page_that_points_its_name_here_reads_no_passages(client, path):
+    refused = client.post(path, json={"queries": ["Monet"]}, headers={"host": "evil.example:8001"})
+    assert refused.status_code == 403 and "RETRIEVER_ALLOWED_HOSTS" in refused.json()["detail"]
+    assert "result" not in refused.text

@@ -4,8 +4,8 @@ import asyncio
 import time
 
 import pytest
-from fastapi.testclient import TestClient
 from live import live
+from loopback import LoopbackClient
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
@@ -72,7 +72,7 @@ def stand_in():
 @pytest.fixture(params=["serper", "serpapi"])
 def web(request, stand_in, index_folder):
     settings = settings_for(index_folder, stand_in, request.param)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -131,7 +131,7 @@ def test_what_nobody_will_read_is_not_asked(web, stand_in):
 
 def test_a_key_that_is_refused_is_told(index_folder, stand_in):
     settings = settings_for(index_folder, stand_in, "serper", web_key="wrong-key")
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         response = search(client, ["monet"])
     assert response.status_code == 503
     assert "RETRIEVER_WEB_KEY" in response.json()["detail"]
@@ -150,7 +150,7 @@ def test_the_index_is_searched_as_before_and_names_the_web(web, client):
 
 def test_trainers_get_it_where_it_is_the_default(index_folder, stand_in):
     settings = settings_for(index_folder, stand_in, "serper", method="web")
-    with TestClient(create_app(settings, open_retriever(settings))) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
         answer = client.post("/retrieve", json={"queries": ["monet"], "topk": 1, "return_scores": True}).json()
     assert answer["result"][0][0]["document"]["title"] == "Claude Monet"
 

@@ -83,7 +83,8 @@ def test_rllm_sends_top_k_and_reads_results(client):
 
 def test_a_client_that_writes_4xx_texts_into_the_context_never_sees_one_for_load(index_folder):
     """Sixteen callers against a queue of four: every answer is 200 or 503 with Retry-After, and 503 comes at once."""
-    from fastapi.testclient import TestClient
+
+    from loopback import LoopbackClient
 
     from retriever.app import create_app, open_retriever
     from retriever.settings import RetrieverSettings
@@ -101,7 +102,7 @@ def test_a_client_that_writes_4xx_texts_into_the_context_never_sees_one_for_load
                 if response.status_code == 503:
                     slowest.append(time.perf_counter() - started)
 
-    with TestClient(create_app(settings, open_retriever(settings))) as crowded, ThreadPoolExecutor(16) as pool:
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as crowded, ThreadPoolExecutor(16) as pool:
         list(pool.map(caller, range(16)))
     assert {status for status, _ in seen} <= {200, 503}
     refused = [after for status, after in seen if status == 503]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 
 from parallelsearch.rollout.types import Kind
 from trainer.labels import Label, PromptRow
@@ -69,7 +69,7 @@ class Platform:
         return {"kind": "reinforcement", "name": "small", "model": "small", "data": "train.jsonl", **changes}
 
 
-class Client(TestClient):
+class Client(LoopbackClient):
     """Speaks as an administrator."""
 
     def submit(self, spec, **headers):

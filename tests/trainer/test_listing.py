@@ -93,3 +93,8 @@ def test_the_watch_reads_no_run_that_is_over(trainer, platform):
     assert "run_unreadable" not in seen
     assert [entry["event"] for entry in logged].count("run_unreadable") == 12
     assert REGISTRY.get_sample_value("parallelsearch_training_runs", {"state": "failed"}) == 3
+
+
+def test_a_page_that_points_its_name_here_reads_no_runs(trainer):
+    refused = trainer.get(RUNS, headers={"host": "evil.example:8003"})
+    assert refused.status_code == 403 and "TRAINER_ALLOWED_HOSTS" in refused.json()["detail"]

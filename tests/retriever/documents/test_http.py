@@ -4,7 +4,7 @@ import time
 
 import pytest
 from document_files import write_pdf
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 from typer.testing import CliRunner
 
 from retriever.app import create_app, open_retriever
@@ -23,7 +23,7 @@ def indexes(tmp_path_factory):
 def serving(indexes, index_folder):
     own = {"ADMIN_TOKEN": "secret", "max_body_bytes": 1_000_000, "serve_uploads": True}
     settings = RetrieverSettings(index=index_folder, indexes=indexes, **own)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -66,7 +66,7 @@ def test_documents_are_uploaded_searched_replaced_and_removed(serving, indexes, 
 def test_a_place_that_cannot_be_written_to_is_named(index_folder, tmp_path, place, reason):
     folder = place or tmp_path / "file"
     settings = RetrieverSettings(index=index_folder, indexes=folder, ADMIN_TOKEN="secret")
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         (tmp_path / "file").touch()
         refused = upload(client, "mine", ("notes.md", b"Salt lakes are salty."))
         assert refused.status_code == 507, refused.text
@@ -106,7 +106,7 @@ def test_the_original_of_an_upload_is_given_out_to_be_saved_where_a_setting_says
     for gone in ("page.html", "elsewhere.txt", "nothing.md", "..%2Fmanifest.json", "%2Fetc%2Fpasswd"):
         assert serving.get(f"/v1/indexes/kept/documents/{gone}/content").status_code == 404, gone
     closed = RetrieverSettings(index=index_folder, indexes=indexes)
-    with TestClient(create_app(closed, open_retriever(closed))) as client:
+    with LoopbackClient(create_app(closed, open_retriever(closed))) as client:
         assert address(client, "How deep is Baikal?") == ""
         refused = client.get(url)
         assert (refused.status_code, "RETRIEVER_SERVE_UPLOADS is off" in refused.json()["detail"]) == (404, True)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
+from loopback import LoopbackClient
 
 from parallelsearch.rollout.types import Filter
 from retriever.app import create_app, open_retriever
@@ -52,7 +52,7 @@ def serving(root, publish, tmp_path, index_folder, monkeypatch):
     monkeypatch.setenv("ADMIN_TOKEN", "secret")
     publish(root, "notes", lexical=True)
     settings = RetrieverSettings(index=index_folder, indexes=tmp_path / "indexes", watch_s=0.1)
-    with TestClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
 
 

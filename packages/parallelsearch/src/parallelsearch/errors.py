@@ -3,6 +3,7 @@
 ParallelSearchError
 ├── InvalidInput            422  the caller must change the request
 ├── Unauthorized            401  no key, or none that is known
+├── Forbidden               403  not by this way
 ├── NotFound                404
 ├── Gone                    410  it was here, and is not held any more
 ├── LimitExceeded           429  the caller is over its own limit

@@ -231,6 +231,10 @@ def unexpected(error: Exception) -> Response:
     )
 
 
+def forbidden(detail: str) -> Response:
+    return problem_response(code="forbidden", title=TITLES[403], status=403, detail=detail)
+
+
 def stopping() -> Response:
     """What was accepted and is not done when the service ends."""
     return problem_response(

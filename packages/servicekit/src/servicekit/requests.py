@@ -1,4 +1,4 @@
-"""The middleware every service has: request id, size limit, metrics, access log, and a last resort for errors.
+"""The middleware every service has: request id, names it is asked by, size limit, metrics, log, and a last resort for errors.
 
 Plain ASGI, so that streaming answers and disconnects pass through untouched.
 """
@@ -15,7 +15,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from servicekit import metrics, request_id
-from servicekit.errors import stopping, unexpected
+from servicekit.errors import forbidden, stopping, unexpected
+from servicekit.hosts import Hosts
 
 log = structlog.get_logger(__name__)
 
@@ -25,12 +26,15 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class RequestMiddleware:
-    """Outermost layer; answers carry the request id in `X-Request-Id`."""
+    """Outermost layer; answers carry the request id in `X-Request-Id`. Probes may come by any name, all else by `hosts`."""
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int, larger_bodies: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, max_body_bytes: int, larger_bodies: Mapping[str, int] | None = None, hosts: Hosts | None = None
+    ) -> None:
         self.app = app
         self.max_body_bytes = max_body_bytes
         self.larger_bodies = larger_bodies or {}
+        self.hosts = hosts
 
     def _limit(self, path: str) -> int:
         """The limit of a path: that of a prefix which has its own, else the common one."""
@@ -62,6 +66,9 @@ class RequestMiddleware:
             await send(message)
 
         try:
+            if self.hosts is not None and scope["path"] not in QUIET_PATHS and not self.hosts.know(host := _host(scope)):
+                await forbidden(self.hosts.refusal(host))(scope, receive, send_tagged)
+                return
             await self.app(scope, BodyLimit(receive, self._limit(scope["path"])), send_tagged)
         except asyncio.CancelledError:  # the service ends, and waits no longer for what it has accepted
             if not headers_sent:
@@ -83,6 +90,10 @@ class RequestMiddleware:
         metrics.REQUEST_SECONDS.labels(scope["method"], path).observe(seconds)
         if path not in QUIET_PATHS:
             log.info("request", method=scope["method"], path=path, status=status, ms=round(seconds * 1000, 2))
+
+
+def _host(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
 class BodyLimit:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from servicekit.hosts import Hosts, is_loopback
+
 S = TypeVar("S", bound=BaseSettings)
 
 
@@ -50,12 +52,20 @@ class ServiceSettings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
+    allowed_hosts: list[str] = []
+    """Names, beside those of loopback, by which a service on loopback may be asked; `*` for any."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["json", "text"] = "json"
     shutdown_grace_s: float = Field(default=20.0, gt=0)
     otlp_endpoint: HttpAddress | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
     trace_file: Path | None = Field(default=None, validation_alias="TRACE_FILE")
     admin_token: Token | None = Field(default=None, validation_alias="ADMIN_TOKEN")
+
+    @property
+    def hosts(self) -> Hosts | None:
+        """The names by which this service may be asked; None, for any, where it is reachable from other machines."""
+        setting = str(self.model_config.get("env_prefix", "")) + "ALLOWED_HOSTS"
+        return Hosts(frozenset(map(str.lower, self.allowed_hosts)), setting) if is_loopback(self.host) else None
 
 
 def load(settings: type[S]) -> S:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from gateway.auth import Authenticator, Caller, Hosts, load_keys
+from gateway.auth import Authenticator, Caller, load_keys
 from gateway.dependencies import State
 from gateway.endpoints import answers, chat, indexes, stored, training
 from gateway.endpoints.examples import examples_router
@@ -18,7 +18,7 @@ from gateway.headers import SecurityHeaders
 from gateway.limits import Limiter
 from gateway.mcp_endpoint import McpEndpoint
 from gateway.service import AnswerService
-from gateway.settings import GatewaySettings, is_loopback
+from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
 from gateway.upstreams import REAL, Transports, Upstreams
 from parallelsearch.clients.http import create_client
@@ -84,5 +84,4 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
 def _authenticator(settings: GatewaySettings) -> Authenticator:
     keys = load_keys(settings.api_keys_file) if settings.auth == "on" and settings.api_keys_file else None
     default = Caller("default", settings.key_requests_per_minute, settings.key_concurrent)
-    hosts = Hosts(frozenset(map(str.lower, settings.allowed_hosts))) if is_loopback(settings.host) else None
-    return Authenticator(keys, settings.admin_token, default=default, hosts=hosts)
+    return Authenticator(keys, settings.admin_token, default=default, hosts=settings.hosts)

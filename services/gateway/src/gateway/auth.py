@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
-from gateway.settings import is_loopback
 from parallelsearch.errors import ConfigurationError, Forbidden, Unauthorized
+from servicekit.hosts import Hosts
 
 KEY_PREFIX = "ps-"
 KEY_BYTES = 32
@@ -53,22 +52,6 @@ class ApiKey(BaseModel):
 _KEYS = TypeAdapter(list[ApiKey])
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
-    """The names by which anybody may ask: those of loopback, which no page can have, and `others`.
-
-    A page's own name may be made to point to loopback (DNS rebinding). The browser then takes what a service there answers for
-    an answer to that page, and hands it over.
-    """
-
-    others: frozenset[str]
-
-    def know(self, host: str) -> bool:
-        """Whether the value of a Host header, which may have a port, is one of them."""
-        name = re.sub(r":\d*$", "", host.strip()).lower()
-        return "*" in self.others or is_loopback(name) or name.endswith(".localhost") or name in self.others
-
-
 class Authenticator:
     """Tells callers apart by `Authorization: Bearer …`. Without `keys` everybody is anonymous who asks by a name of `hosts`."""
 
@@ -99,10 +82,7 @@ class Authenticator:
             return ADMIN
         if self._open:
             if self._hosts is not None and not self._hosts.know(host):
-                raise Forbidden(
-                    f"A gateway without API keys is asked as localhost or 127.0.0.1, not as {host[:100]!r}: name it in "
-                    "GATEWAY_ALLOWED_HOSTS, or set GATEWAY_API_KEYS_FILE."
-                )
+                raise Forbidden(f"{self._hosts.refusal(host)} With API keys, any name will do.")
             return ANONYMOUS
         # All are compared, so that the time taken does not tell which one was close.
         matching = [caller for sha256, caller in self._callers.items() if hmac.compare_digest(given, sha256)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -11,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from redis.asyncio import ConnectionPool
 
 from parallelsearch.protocol.observations import Layout
+from servicekit.hosts import is_loopback
 from servicekit.settings import HttpAddress, ServiceSettings, Token, address
 
 
@@ -76,8 +76,6 @@ class GatewaySettings(ServiceSettings):
     trace_text: bool = False
     """Whether spans carry what was asked and written."""
     cors_origins: list[str] = []
-    allowed_hosts: list[str] = []
-    """Names, beside those of loopback, by which a gateway without keys on loopback may be asked; `*` for any."""
     heartbeat_s: float = Field(default=15.0, gt=0)
     stream_write_timeout_s: float = Field(default=30.0, gt=0)
     stream_grace_s: float = Field(default=5.0, ge=0, le=600)
@@ -92,10 +90,3 @@ class GatewaySettings(ServiceSettings):
                 "set GATEWAY_API_KEYS_FILE, or AUTH=off to let anybody in"
             )
         return self
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psutil
 from fastapi import FastAPI
-from pydantic import SecretStr
 
 from policy import liveness, metrics
 from policy.bundle import Bundle, bundled_policy
@@ -67,7 +66,7 @@ def serve(settings: PolicySettings, cache: CacheSettings) -> None:
         state = PolicyState(plan.served, engine)
         changer = make_changer(state, plan, settings, bundle, cache.models_dir / "swaps" / str(settings.port))
         tracing = Tracing("policy", otlp_endpoint=settings.otlp_endpoint, file=settings.trace_file)
-        add_policy(app, state, changer, admin_token=settings.admin_token, max_body_bytes=settings.max_body_bytes, tracing=tracing)
+        add_policy(app, state, changer, settings, tracing)
         async with watched(state):
             say(f"ready on http://{settings.host}:{settings.port}")
             yield
@@ -101,17 +100,15 @@ def add_policy(
     app: FastAPI,
     state: PolicyState,
     changer: WeightChanger,
-    *,
-    admin_token: SecretStr | None,
-    max_body_bytes: int,
+    settings: PolicySettings,
     tracing: Tracing | None = None,
 ) -> None:
     """Adds this service's routes and middleware to vLLM's application; the last one added is the outermost."""
-    app.include_router(policy_router(state, changer, admin_token))
+    app.include_router(policy_router(state, changer, settings.admin_token))
     app.add_middleware(SpecialTokenMiddleware, tokens=state.engine.special_tokens())
     app.add_middleware(VersionMiddleware, state=state)
-    app.add_middleware(CommandGuard, admin_token=admin_token)
-    app.add_middleware(RequestMiddleware, max_body_bytes=max_body_bytes)
+    app.add_middleware(CommandGuard, admin_token=settings.admin_token)
+    app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes, hosts=settings.hosts)
     if tracing is not None and tracing.is_on:
         app.add_middleware(TraceMiddleware, tracer=tracing.tracer)
     metrics.VERSION.labels(state.served.model).set(state.version)

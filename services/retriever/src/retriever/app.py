@@ -70,6 +70,7 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
         lifespan=lifespan,
         ready=retriever.readiness,
         max_body_bytes=settings.max_body_bytes,
+        hosts=settings.hosts,
         description="Encoder, index and corpus behind one batcher.",
     )
     app.include_router(direct)

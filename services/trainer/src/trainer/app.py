@@ -67,7 +67,12 @@ def create_app(
         store.close()
 
     app = create_service(
-        "ParallelSearch trainer", errors=ParallelSearchError, lifespan=lifespan, ready=ready, description=DESCRIPTION
+        "ParallelSearch trainer",
+        errors=ParallelSearchError,
+        lifespan=lifespan,
+        ready=ready,
+        hosts=settings.hosts,
+        description=DESCRIPTION,
     )
     app.include_router(router)
     return app
