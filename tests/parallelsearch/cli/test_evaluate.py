@@ -116,6 +116,25 @@ def test_a_refusal_of_the_gateway_stops_the_run_with_its_own_words(gateway, ques
     assert "'x' is not served here" in done.stderr
 
 
+def test_a_gateway_that_is_loaded_is_waited_for_and_said_once(gateway, questions, tmp_path):
+    good = gateway.answer
+    gateway.answer = problem(503, "overloaded", "Too many answers are in flight.")
+
+    def recover():
+        while len(gateway.seen) < 4:
+            time.sleep(0.01)
+        gateway.answer = good
+
+    recovering = threading.Thread(target=recover, daemon=True)
+    recovering.start()
+    done = run(questions, "--out", tmp_path / "out", gateway=gateway, cwd=tmp_path)
+    recovering.join(10)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("[eval] Too many answers are in flight. Asked again in ") == 1
+    assert "8/8 (100%)" in done.stderr and not done.stdout
+
+
 def test_a_canary_exports_what_it_sees_until_it_is_told_to_stop(gateway, questions, tmp_path):
     port = free_port()
     watch = command("--canary", questions, "--interval", 1, "--port", port, gateway=gateway)

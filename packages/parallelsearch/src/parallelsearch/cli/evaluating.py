@@ -8,6 +8,7 @@ import platform
 import signal
 import subprocess
 import sys
+import time
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ COMMIT = "PARALLELSEARCH_COMMIT"
 POLICY_KEY = "POLICY_API_KEY"
 LIBRARIES = ("matplotlib", "numpy", "prometheus_client", "scipy")
 FAULTS_SHOWN = 20
+RETRIES_TOLD_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,21 @@ class Watch:
 def say(text: str) -> None:
     sys.stderr.write(f"[eval] {text}\n")
     sys.stderr.flush()
+
+
+def tell_of_retries() -> None:
+    """Says why the run waits, the same a line in ten seconds at most: of a stack that restarts every question in flight hears."""
+    from stamina.instrumentation import RetryDetails, set_on_retry_hooks
+
+    told: dict[str, float] = {}
+
+    def tell(details: RetryDetails) -> None:
+        why, now = str(details.caused_by), time.monotonic()
+        if now >= told.get(why, -RETRIES_TOLD_EVERY_S) + RETRIES_TOLD_EVERY_S:
+            told[why] = now
+            say(f"{why} Asked again in {details.wait_for:.1f} s.")
+
+    set_on_retry_hooks([tell])
 
 
 def evaluate(wanted: Wanted, target: Target, selection: Selection, limits: Limits) -> int:
@@ -189,6 +206,7 @@ async def _watch(watched: Watch, target: Target, selected: Selected, limits: Lim
 
 def connected(target: Target, model: str | None, limits: Limits) -> AbstractAsyncContextManager[Connected]:
     """Connects to what is named, else to the platform that runs here."""
+    tell_of_retries()
     own = here.settings().endpoints
     addresses = Addresses(
         gateway=here.gateway_url(target.url),
