@@ -91,9 +91,24 @@ def test_the_command_lists_by_state_and_says_that_there_are_more_where_no_platfo
 
     assert [line.split()[0] for line in some.stdout.splitlines()] == ["run-1", "run-2", "run-3"]
     assert "--limit shows more" in some.stderr
-    assert none.output == ""
+    assert (none.stdout, none.stderr) == ("", "There are no runs in that state.\n")
     assert (wrong.exit_code, "'done' is not one of 'queued', 'running'" in wrong.stderr) == (2, True)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "body", "said"),
+    [
+        (["list"], {"runs": [], "next": None}, "There are no runs yet.\n"),
+        (["metrics", "run-1"], {"steps": []}, "The run has written no metrics of such steps yet.\n"),
+        (["checkpoints", "run-1"], {"checkpoints": []}, "The run has no checkpoints yet.\n"),
+    ],
+)
+def test_where_there_is_nothing_to_list_a_person_is_told_so_and_a_script_reads_nothing(tmp_path, monkeypatch, command, body, said):
+    monkeypatch.setenv("PARALLELSEARCH_STATE_DIR", str(tmp_path / "none"))
+    with live(Starlette(routes=[Route("/{path:path}", lambda _: JSONResponse(body))])) as server:
+        done = CliRunner().invoke(create_app(), ["train", *command, "--url", server.url])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", said)
 
 
 def test_a_specification_with_a_byte_order_mark_is_submitted(tmp_path, monkeypatch):

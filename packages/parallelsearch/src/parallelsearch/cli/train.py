@@ -53,6 +53,8 @@ def list_runs(
     for run in found.runs:
         flags = f"  ⚑ {len(run.flags)}" if run.flags else ""
         typer.echo(f"{run.id}  {run.state:<9}  {run.spec.kind:<13}  {run.created_at[:19]}  {run.spec.name}{flags}")
+    if not found.runs:
+        typer.echo("There are no runs in that state." if state else "There are no runs yet.", err=True)
     if found.next:
         typer.echo(f"There are more than these {limit}; --limit shows more.", err=True)
 
@@ -79,14 +81,20 @@ def metrics(
     url: str | None = URL,
 ) -> None:
     """One JSON a line: the metrics of each step."""
-    for step in _client(url).metrics(run_id, since).steps:
+    steps = _client(url).metrics(run_id, since).steps
+    for step in steps:
         typer.echo(step.model_dump_json())
+    if not steps:
+        typer.echo("The run has written no metrics of such steps yet.", err=True)
 
 
 def checkpoints(run_id: str = RUN, url: str | None = URL) -> None:
     """One line for each checkpoint: its step, when it was written, its size and where it lies."""
-    for found in _client(url).checkpoints(run_id).checkpoints:
+    kept = _client(url).checkpoints(run_id).checkpoints
+    for found in kept:
         typer.echo(f"{found.step:>6}  {found.created_at[:19]}  {found.bytes / 1e6:>10,.1f} MB  {found.path}")
+    if not kept:
+        typer.echo("The run has no checkpoints yet.", err=True)
 
 
 def cancel(run_id: str = RUN, url: str | None = URL) -> None:
