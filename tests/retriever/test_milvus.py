@@ -74,6 +74,13 @@ def test_a_milvus_that_is_not_there_is_one_sentence_and_no_trace(milvus_folder):
     assert "Traceback" not in result.stderr
 
 
+def test_a_milvus_that_is_not_there_keeps_its_named_index_out_and_no_other(milvus_folder, index_folder, monkeypatch):
+    monkeypatch.setenv("MILVUS_URI", "http://127.0.0.1:1")
+    retriever = open_retriever(RetrieverSettings(index=index_folder, indexes=milvus_folder.parent))
+    assert [each.name for each in retriever.indexes.indexes] == ["default"]
+    assert "does not answer" in retriever.faults[milvus_folder.name]
+
+
 def test_without_an_address_it_says_what_to_set(milvus_folder, minilm, tmp_path):
     with pytest.raises(ConfigurationError, match="set MILVUS_URI"):
         open_retriever(RetrieverSettings(index=milvus_folder))

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from urllib.parse import quote
 
 import pytest
@@ -9,6 +10,7 @@ from loopback import LoopbackClient
 
 from parallelsearch.errors import ConfigurationError
 from retriever.app import create_app, open_retriever
+from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.settings import RetrieverSettings
 
 ADMIN = {"Authorization": "Bearer secret"}
@@ -109,3 +111,42 @@ def test_a_name_that_is_none_is_refused_and_reaches_no_folder(named, index_folde
         assert gone.status_code == 500
         assert f"{named / 'notes'} holds no index" in gone.json()["detail"]
         assert client.post("/v1/retrieve", json={"queries": ["Monet"], "index": "notes"}).status_code == 200
+
+
+def faults(client):
+    return client.get("/v1/indexes").json()["faults"]
+
+
+def within_a_minute(happens):
+    until = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_an_index_that_is_copied_file_by_file_is_served_when_it_is_whole(named, index_folder):
+    settings = RetrieverSettings(index=index_folder, indexes=named, watch_s=0.1)
+    version = read_manifest(index_folder).version
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
+        (named / "copied" / version).mkdir(parents=True)
+        shutil.copy(index_folder / MANIFEST_FILE, named / "copied")
+        within_a_minute(lambda: "copied" in faults(client))
+        for path in (index_folder / version).iterdir():
+            shutil.copy(path, named / "copied" / version)
+        within_a_minute(lambda: not faults(client))
+        assert client.post("/v1/retrieve", json={"queries": ["Monet"], "index": "copied"}).status_code == 200
+
+
+@pytest.mark.parametrize("watch_s", [0, 0.1])
+def test_the_fault_of_an_index_that_is_gone_is_told_no_more(named, index_folder, watch_s, monkeypatch):
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    (named / "notes" / MANIFEST_FILE).write_text("{")
+    settings = RetrieverSettings(index=index_folder, indexes=named, watch_s=watch_s)
+    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+        assert "is damaged" in faults(client)["notes"]
+        shutil.rmtree(named / "notes")
+        if watch_s:
+            within_a_minute(lambda: not faults(client))
+        else:
+            assert "damaged" not in client.post("/v1/indexes/notes/reload", headers=ADMIN).json()["detail"]
+        assert faults(client) == {}

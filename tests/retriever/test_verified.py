@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +88,31 @@ def test_a_folder_that_cannot_be_written_is_compared_each_time(index, reads, mon
     check(index)
     check(index)
     assert len(reads) == 2
+
+
+@pytest.fixture
+def within_reach(index_folder):
+    """A copy that everybody can go to, looked at by a user who is not root: root reads every file."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        copy = shutil.copytree(index_folder, Path(folder) / "index")
+        check(copy)
+        (copy / read_manifest(copy).version / "vectors.npy").chmod(0)
+        was = os.geteuid()
+        if was == 0:
+            os.seteuid(65_534)
+        yield copy
+        os.seteuid(was)
+
+
+def test_a_file_that_may_not_be_read_is_named_also_if_it_was_compared_before(within_reach):
+    with pytest.raises(IndexMismatch, match=r"vectors\.npy cannot be read \(Permission denied\)"):
+        check(within_reach)
+
+
+def test_a_file_of_another_length_is_told_without_reading_it(index):
+    path = index / read_manifest(index).version / "vectors.npy"
+    whole = path.stat().st_size
+    os.truncate(path, 100 << 30)  # a hole: to read it would take a minute
+    with pytest.raises(IndexMismatch, match=rf"vectors\.npy has {100 << 30} bytes; the manifest says {whole}\."):
+        check(index)

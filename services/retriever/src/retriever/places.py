@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from parallelsearch.errors import ConfigurationError, InvalidInput
 from retriever.command_arguments import NAME
@@ -14,6 +14,7 @@ from retriever.encoders.identity import LoadedEncoder
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.index.opened import OpenIndex
 from retriever.index.progress import say
+from retriever.index.verified import Stamps, stamps_of
 
 _SERVED_LATER = "What is published there is served when it is reloaded, or watched (RETRIEVER_WATCH_S)."
 
@@ -22,6 +23,13 @@ class Opener(Protocol):
     """Opens what is published in a folder; takes the encoders that are loaded already."""
 
     def __call__(self, folder: Path, *, is_default: bool, loaded: Sequence[LoadedEncoder]) -> OpenIndex: ...
+
+
+class Published(NamedTuple):
+    """What lies in the folder of an index: the version that its manifest names, and the state of its files."""
+
+    fingerprint: str
+    files: Stamps | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,12 @@ class IndexPlaces:
     def fingerprint(self, name: str) -> str:
         """Of what is published; raises what `read_manifest` raises."""
         return read_manifest(self.folder(name)).fingerprint
+
+    def published(self, name: str) -> Published:
+        """Raises what `read_manifest` raises."""
+        folder = self.folder(name)
+        manifest = read_manifest(folder)
+        return Published(manifest.fingerprint, stamps_of(folder / manifest.version, manifest))
 
     def open(self, name: str, loaded: Sequence[LoadedEncoder]) -> OpenIndex:
         return self.opener(self.folder(name), is_default=not name, loaded=loaded)

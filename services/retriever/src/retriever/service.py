@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -81,7 +81,7 @@ class Retriever:
         self._batcher = Batcher(Searcher(self._served, extras.reranker).run, limits)
         self._reloading = asyncio.Lock()
         self._deadline_s = limits.deadline_s
-        self._watch = Watch(places, watch_s, self.reload_in_turn, self._blame)
+        self._watch = Watch(places, watch_s, self.reload_in_turn, self._blame, self._forget_all_but)
 
     def _refuse_lacking_default(self, manifest: Manifest) -> None:
         """The default index must serve the default method: who asks for none cannot ask for another."""
@@ -91,7 +91,7 @@ class Retriever:
     def _open_at_start(self, name: str) -> None:
         try:
             self._put(name, self.places.open(name, self._encoders()))
-        except ConfigurationError as error:
+        except ParallelSearchError as error:
             self._blame(name, error.detail)
 
     def _put(self, name: str, new: OpenIndex) -> None:
@@ -251,6 +251,7 @@ class Retriever:
         """The same behind a reload that runs."""
         async with self._reloading:
             published = await asyncio.to_thread(self.places.names)
+            self._forget_all_but(published)
             return await self._reload(name if name in published else self.known(name))
 
     async def _reload(self, name: str) -> bool:
@@ -281,6 +282,11 @@ class Retriever:
 
     def _clear_fault(self, name: str) -> None:
         self.faults.pop(name or self.places.default_name, None)
+
+    def _forget_all_but(self, published: Collection[str]) -> None:
+        """What is wrong with an index that is not there any more is of no interest."""
+        for name in self.faults.keys() - {self.places.default_name, *published}:
+            del self.faults[name]
 
     def _count(self) -> None:
         metrics.INDEX_PASSAGES.set(sum(served.index.manifest.passages for served in self._all.values()))

@@ -208,13 +208,12 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
         path = folder / manifest.version / expected.name
         again = f"Restore the file, or build the index again: parallelsearch index build CORPUS --out {folder}"
         try:
+            if (size := path.stat().st_size) != expected.bytes:
+                raise IndexMismatch(f"{path} has {size} bytes; the manifest says {expected.bytes}. {again}")
             found = record(path)
         except (FileNotFoundError, NotADirectoryError):
             raise IndexMismatch(f"{path} is missing, but {folder / MANIFEST_FILE} lists it. {again}") from None
         except OSError as error:
             raise IndexMismatch(f"{path} cannot be read ({error.strerror}). {again}") from None
         if found != expected:
-            what = f"{found.bytes} bytes, sha256 {found.sha256[:12]}"
-            raise IndexMismatch(
-                f"{path} has {what}; the manifest says {expected.bytes} bytes, sha256 {expected.sha256[:12]}. {again}"
-            )
+            raise IndexMismatch(f"{path} has sha256 {found.sha256[:12]}; the manifest says {expected.sha256[:12]}. {again}")

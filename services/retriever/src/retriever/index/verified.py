@@ -27,7 +27,7 @@ def verify_once(folder: Path, manifest: Manifest) -> None:
         IndexMismatch: a file is missing or has other bytes.
     """
     data = folder / manifest.version
-    stamps = _stamps(data, manifest)
+    stamps = stamps_of(data, manifest)
     if stamps is not None and stamps == _remembered(data, manifest):
         return
     verify_files(folder, manifest)
@@ -35,11 +35,14 @@ def verify_once(folder: Path, manifest: Manifest) -> None:
         _remember(data, manifest, stamps)
 
 
-def _stamps(data: Path, manifest: Manifest) -> Stamps | None:
-    """None where one is missing or out of reach."""
+def stamps_of(data: Path, manifest: Manifest) -> Stamps | None:
+    """Size, time of change and inode of each file; None where one is missing or out of reach."""
+    paths = [data / file.name for file in manifest.files]
     try:
-        found = {file.name: (data / file.name).stat() for file in manifest.files}
+        found = {path.name: path.stat() for path in paths}
     except OSError:
+        return None
+    if not all(os.access(path, os.R_OK, effective_ids=True) for path in paths):
         return None
     return {name: [stat.st_size, stat.st_mtime_ns, stat.st_ino] for name, stat in found.items()}
 
