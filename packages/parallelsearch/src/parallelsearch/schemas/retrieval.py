@@ -29,9 +29,9 @@ def _moment(text: str) -> str:
     """A day, or a moment, as a moment in UTC; one without a zone is in UTC."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):  # the latter where it is in no year of UTC from 1 to 9999
         raise ValueError("must be a day or a moment in ISO 8601, such as 2024-05-31") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
 Moment = Annotated[CleanText, Field(max_length=64), AfterValidator(_moment)]

@@ -13,6 +13,6 @@ def moment_of(text: str) -> datetime | None:
     except ValueError:
         try:
             moment = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter for numbers of many digits
             return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
