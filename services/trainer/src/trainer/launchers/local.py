@@ -31,10 +31,11 @@ RAY = {
 NOT_FOR_RUNS = {"ADMIN_TOKEN"}
 """What the service knows and code of a run's own must not."""
 EXIT_CODE = "exit_code"
-ENDED = "0:0"
-"""The handle of a run that was over before its start was recorded."""
+ENDED = "0"
+"""The handle of a run that was over before its start was recorded; else it is the process id of the run's shell."""
 NO_SPACE = 1_000_000
 LOOK_EVERY_S = 0.05
+SHOWS_WITHIN_S = 5.0
 # The shell stays until the command is over and leaves its exit code behind, whether or not the service is there to see it, in the
 # room that was taken for it beforehand: a full disk has no other.
 WRAPPER = 'set +e; echo "    " > "$0.new"; "$@"; code=$?; echo $code 1<> "$0.new" && mv "$0.new" "$0"; exit $code'
@@ -76,10 +77,8 @@ class LocalLauncher:
         _require_executable(job)
         if (job.folder / EXIT_CODE).exists():
             return ENDED
-        running = next(_processes_of(job.run_id), None)
-        if running is None:
-            running = self._spawn(job, self._free_gpus(job.resources.gpus_per_node))
-        return f"{running.pid}:{running.create_time()}"
+        running = _shell_of(job.run_id)
+        return str(running.pid) if running else self._spawn(job, self._free_gpus(job.resources.gpus_per_node))
 
     def _free_gpus(self, wanted: int) -> str:
         taken = {(env[RUN_ID], gpu) for _, env in _processes_with(RUN_ID) for gpu in env.get(VISIBLE, "").split(",")}
@@ -89,7 +88,7 @@ class LocalLauncher:
             raise LauncherUnavailable(f"{wanted} GPUs are needed, {len(free)} are free.")
         return ",".join(sorted(free, key=runs.__getitem__)[:wanted])
 
-    def _spawn(self, job: Job, gpus: str) -> psutil.Process:
+    def _spawn(self, job: Job, gpus: str) -> str:
         command = ["/bin/sh", "-c", WRAPPER, str(job.folder.resolve() / EXIT_CODE), *job.command]
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_FOR_RUNS}
         environment = {**inherited, **job.environment, RUN_ID: job.run_id, VISIBLE: gpus, "PYTHONUNBUFFERED": "1"}
@@ -104,11 +103,15 @@ class LocalLauncher:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return psutil.Process(process.pid)
+        handle, until = str(process.pid), time.monotonic() + SHOWS_WITHIN_S
+        # A process has begun a moment before its environment can be read.
+        while _leader(handle, job.run_id) is None and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.001)
+        return handle
 
     def status(self, handle: str, run: RunFiles) -> Status:
         """Of a run that is over, what it left behind is ended, or it would keep its GPUs."""
-        if _leader(handle) is not None:
+        if _leader(handle, run.run_id) is not None:
             return Status(RunState.RUNNING)
         self._end(handle, run)
         try:
@@ -128,7 +131,7 @@ class LocalLauncher:
         """Asks, then kills; looks again for what was started in between."""
         found: dict[int, psutil.Process] = {}
         for signal_ in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-            leader = _leader(handle)
+            leader = _leader(handle, run.run_id)
             found |= {process.pid: process for process in _processes_of(run.run_id)}
             if leader is not None:
                 found |= {process.pid: process for process in [leader, *leader.children(recursive=True)]}
@@ -169,15 +172,29 @@ def _full(folder: Path) -> str:
     return f"the disk of {folder} is full" if shutil.disk_usage(folder).free < NO_SPACE else ""
 
 
-def _leader(handle: str) -> psutil.Process | None:
-    """The run's shell if it lives; a process that merely took over its number is not it."""
-    pid, _, created = handle.partition(":")
+def _leader(handle: str, run_id: str) -> psutil.Process | None:
+    """The run's shell if it lives. A process that merely took over its number has not the run's id; when it was started would not
+    tell them apart, since that is said anew whenever the machine's clock is set."""
     try:
-        process = psutil.Process(int(pid))
-        same = abs(process.create_time() - float(created)) < 0.01
+        process = psutil.Process(int(handle.partition(":")[0]))
+        same = process.environ().get(RUN_ID) == run_id
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except (psutil.NoSuchProcess, ValueError):
+    except (psutil.NoSuchProcess, psutil.AccessDenied, ValueError):
         return None
+
+
+def _shell_of(run_id: str) -> psutil.Process | None:
+    """The run's shell, else what it left behind. Numbers of processes start again at the bottom: its own may not be the lowest."""
+    found = list(_processes_of(run_id))
+    return next(filter(_is_shell, found), next(iter(found), None))
+
+
+def _is_shell(process: psutil.Process) -> bool:
+    try:
+        # A child is the same until it has become another program, but for its session.
+        return WRAPPER in process.cmdline() and os.getsid(process.pid) == process.pid
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return False
 
 
 def _lives(process: psutil.Process) -> bool:
