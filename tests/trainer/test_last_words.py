@@ -1,8 +1,10 @@
 """What a failed run says of its end: the lines of its log as a terminal shows them, and the error they name."""
 
+import time
+
 import pytest
 
-from trainer.last_words import LONGEST, MEMORY_ADVICE, named_error, shown
+from trainer.last_words import LONGEST, LONGEST_LINE, MEMORY_ADVICE, named_error, shown
 
 NO_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB."
 RAY_LOG = f"""\x1b[36m(PolicyModelActor pid=8099)\x1b[0m forward:  50%|\r\x1b[36m(PolicyModelActor pid=8099)\x1b[0m forward: 100%|
@@ -29,6 +31,20 @@ def test_of_a_progress_bar_its_last_state_is_kept():
     kept = [line.split("|")[0] for line in shown(log.encode())]
     of = "(PPOTrainer pid=7) "
     assert kept == [f"{of}Generate samples: 100%", f"{of}forward:  50%", f"{of}Generate samples:   0%", "done"]
+
+
+@pytest.mark.parametrize(
+    "part", [" ", "\t", "0", "0%", "0 ", "(", "(a)", "(pid=", "\x1b[", "\x1b[0", "a.", "Aa.", "A", "\x00", "Error: "]
+)
+def test_a_line_of_any_length_is_shown_cut_and_at_once(part):
+    """Whoever waits for it holds up all other runs."""
+    started = time.monotonic()
+    lines = shown(f"begun\n(a pid=1) {part * (64_000 // len(part))}.\n".encode())
+    named_error(lines)
+
+    assert time.monotonic() - started < 2
+    assert lines[0] == "begun" and len(lines) < 3
+    assert max(map(len, lines)) <= LONGEST_LINE
 
 
 def test_an_error_of_a_process_itself_is_told_before_the_end_of_others():
