@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -12,6 +13,7 @@ from safetensors.numpy import save_file
 
 from parallelsearch.schemas.training import SPEC, RunState
 from trainer.checkpoints import Checkpoints
+from trainer.imports import FOUND
 from trainer.jobs import JobBuilder
 from trainer.store import Run, now
 
@@ -134,6 +136,22 @@ def test_checkpoints_have_one_writer_at_a_time(start_trainer, platform):
     assert trainer.submit(spec, **{"Idempotency-Key": "k"}).json()["id"] == second
     trainer.delete(f"{RUNS}/{second}")
     assert trainer.submit(spec).status_code == 201
+
+
+@pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}])
+def test_checkpoints_have_one_writer_whoever_asks_at_once(start_trainer, platform, key):
+    trainer = start_trainer()
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    write_checkpoint(platform, first, 20)
+    # A reward of one's own takes a while to be looked at.
+    platform.does(f'[ "$1" = -c ] && sleep 0.5 && exit {FOUND}; sleep 60')
+    spec = platform.spec(checkpoints={"resume_from": first}, reward={"function": "mine:reward"})
+    with ThreadPoolExecutor(4) as clients:
+        answers = list(clients.map(lambda _: trainer.submit(spec, **key), range(4)))
+
+    assert sorted(answer.status_code for answer in answers) == ([201] * 4 if key else [201, 422, 422, 422])
+    assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
 
 
 @pytest.mark.parametrize("gone", ["models", "data", "checkpoints"])

@@ -30,14 +30,16 @@ Spec = ReinforcementSpec | SupervisedSpec
 
 @dataclass(frozen=True)
 class TrainingRuns:
-    """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one; `starting` is held
-    while a run is started; `ending` holds runs that are just being ended, which only those who do so take to their final state."""
+    """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one; `taking` is held while
+    a run is taken, `starting` while one is started; `ending` holds runs that are just being ended, which only those who do so take
+    to their final state."""
 
     store: Store
     jobs: JobBuilder
     launchers: Mapping[LauncherName, Launcher]
     max_running: int = 1
     ending: set[str] = field(default_factory=set)
+    taking: Lock = field(default_factory=Lock)
     starting: Lock = field(default_factory=Lock)
 
     def dry_run(self, spec: Spec) -> DryRun:
@@ -62,9 +64,12 @@ class TrainingRuns:
         self._launcher(spec.launcher).check(job)
         self.jobs.check_resumed(spec)
         self.jobs.check_data(spec)
-        self._check_writers(run)
         self.jobs.check_reward(job, spec)
-        return _same(self.store.add(run), spec)
+        with self.taking:
+            if idempotency_key is not None and (earlier := self.store.with_key(idempotency_key)):
+                return _same(earlier, spec)
+            self._check_writers(run)
+            return _same(self.store.add(run), spec)
 
     def _check_writers(self, run: Run) -> None:
         """Checkpoints have one writer at a time."""
