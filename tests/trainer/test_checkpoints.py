@@ -184,6 +184,18 @@ def test_a_policy_that_refuses_a_checkpoint_is_named(start_trainer, platform):
     assert "policy" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("said", [b"<html>", b"", b"\xff", b"[1]", b"null", b'{"status": "ok"}'])
+def test_what_is_no_policy_has_loaded_nothing(start_trainer, platform, said):
+    trainer = start_trainer(policy_transport=httpx2.MockTransport(lambda _: httpx2.Response(200, content=said)))
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "succeeded")
+    write_checkpoint(platform, run_id, 1)
+    answer = trainer.post(f"{RUNS}/{run_id}/checkpoints/1/promote")
+
+    assert answer.status_code == 503
+    assert "POLICY_URL" in answer.json()["detail"]
+
+
 def test_a_checkpoint_that_is_removed_while_it_is_listed_is_listed_whole_or_not_at_all(platform):
     """Removed before each look at a file in turn, until a whole listing has fewer looks than that."""
     looks = 0

@@ -67,10 +67,14 @@ class Checkpoints:
                 json={"checkpoint": found.path, "step": step},
                 headers={"authorization": f"Bearer {token.get_secret_value()}"},
             )
-        answer = check(response, "policy").json()
-        if not isinstance(answer, dict) or "version" not in answer:
-            raise UpstreamUnavailable("The policy's answer to /v1/policy/weights names no version.")
-        return Promotion(step=step, path=found.path, version=str(answer["version"]))
+        return Promotion(step=step, path=found.path, version=_version(check(response, "policy")))
+
+
+def _version(response: httpx2.Response) -> str:
+    try:
+        return str(response.json()["version"])
+    except (ValueError, KeyError, TypeError):
+        raise UpstreamUnavailable("The policy's answer to /v1/policy/weights names no version; see to POLICY_URL.") from None
 
 
 def _describe(export: Export) -> Checkpoint | None:
