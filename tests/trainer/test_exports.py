@@ -34,6 +34,26 @@ def test_weights_that_end_early_are_not_whole(tmp_path, bytes_left):
     assert not exports(tmp_path)[0].is_whole
 
 
+def header(text):
+    return len(text).to_bytes(8, "little") + text
+
+
+OFFSETS = ['"a"', '["a", "b"]', "[0, null]", "[0, [1]]", "[0]", "{}", "[0, 1e400]", "1"]
+ODD = [header(b'{"w": {"data_offsets": %s}}' % offsets.encode()) for offsets in OFFSETS]
+ODD += [header(text) for text in (b"[]", b"1", b'{"w": 1}', b"\xff", b"[" * 100_000, b'{"a":' * 100_000)]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+@pytest.mark.parametrize("content", ODD, ids=range(len(ODD)))
+def test_weights_of_any_content_are_whole_or_not_and_hold_up_nothing(tmp_path, content, name):
+    folder = write(tmp_path, 1)
+    (folder / name).write_bytes(content if name.endswith("tensors") else content[8:])
+    drop_old(tmp_path, 2)
+    drop_torn(tmp_path)
+
+    assert exports(tmp_path) == []
+
+
 def test_a_model_in_shards_is_whole_when_every_shard_is(tmp_path):
     folder = write(tmp_path, 1)
     index = {"weight_map": {"w": "model.safetensors", "v": "other.safetensors"}}

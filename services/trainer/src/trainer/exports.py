@@ -17,6 +17,8 @@ _HEADER_BYTES = 8
 _MAX_HEADER = 100_000_000
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors", "pytorch_model.bin")
 SHARDS = "model.safetensors.index.json"
+NOT_AS_WRITTEN = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
+"""What reading JSON of another shape than expected raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def drop_torn(checkpoints: Path) -> None:
 def _has_all_shards(folder: Path) -> bool:
     try:
         shards = set(json.loads((folder / SHARDS).read_bytes())["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except NOT_AS_WRITTEN:
         return False
     return bool(shards) and all(_is_complete(folder / str(name)) for name in shards)
 
@@ -76,7 +78,7 @@ def _safetensors_bytes(path: Path) -> int | None:
         header = file.read(length) if length <= _MAX_HEADER else b""
     try:
         tensors = json.loads(header)
-        ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        ends = [int(tensor["data_offsets"][1]) for name, tensor in tensors.items() if name != "__metadata__"]
+    except NOT_AS_WRITTEN:
         return None
     return _HEADER_BYTES + length + max(ends, default=0)
