@@ -3,7 +3,6 @@
 The tests share one platform and stand in the order in which a person would do these things; the last one stops it.
 """
 
-import gzip
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ import httpx2
 import openai
 import pytest
 from service_stand_ins import free_port
-from shared_data import shared_data
+from shared_data import comparisons_with_corpus
 from traces import assert_one_trace_holds_all, read_spans, whole_traces
 
 from parallelsearch.protocol.actions import parse_turn
@@ -237,18 +236,6 @@ def test_what_passages_say_changes_no_action(platform, tmp_path):
     assert trajectory.usage.sub_queries == sum(len(turn.action.queries) for turn in searches if not turn.repeated)
     found = [passage.text for observed in trajectory.turns[0].observation for passage in observed.passages]
     assert any("PWNED" in text for text in found), "the poison was retrieved"
-
-
-def comparisons_with_corpus(passages, questions):
-    """Comparison questions over real passages: a cut of the corpus that holds what the questions rest on."""
-    data = shared_data()
-    rows = [json.loads(line) for line in (data / "hotpotqa.jsonl").read_text().splitlines()]
-    asked = [row for row in rows if row["type"] == "comparison" and row["answerable"]][:questions]
-    needed = {title for row in asked for title in row["supporting_titles"]}
-    with gzip.open(data / "hotpotqa_corpus.jsonl.gz", "rt") as file:
-        lines = list(file)
-    holding = [line for line in lines if json.loads(line)["contents"].split("\n")[0].strip('"') in needed]
-    return asked, [*holding, *(line for line in lines if line not in set(holding))][:passages]
 
 
 def test_questions_over_real_passages_are_decomposed_and_find_their_evidence(platform, tmp_path):
