@@ -69,6 +69,11 @@ def tidied(document: Document, fallback_title: str) -> Document:
     return Document(title, kept, one_line(document.url)[:2_000], one_line(document.date), few)
 
 
+def says_more(heading: str, title: str) -> bool:
+    """Whether a heading that could be the title has words that the title, which came from elsewhere, has not."""
+    return heading.casefold() not in title.casefold()
+
+
 class Outline:
     """The headings that a place stands under, kept while a document is walked through."""
 
@@ -79,7 +84,8 @@ class Outline:
         """A heading of `level` ends those as deep or deeper."""
         while self._levels and self._levels[-1][0] >= level:
             self._levels.pop()
-        self._levels.append((level, heading))
+        if heading:
+            self._levels.append((level, heading))
 
     @property
     def section(self) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import docx
+from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.table import Table
 
-from retriever.documents.document import Document, Outline, Part, Unreadable, one_line
+from retriever.documents.document import Document, Outline, Part, Unreadable, one_line, says_more
 
 MAX_UNPACKED_BYTES = 200_000_000
 MAX_RATIO = 200
@@ -22,8 +23,11 @@ _HEADING = re.compile(r"^heading (\d)$", re.IGNORECASE)
 def read_docx(path: Path) -> Document:
     refuse_bomb(path)
     document = docx.Document(str(path))
-    title, parts = _parts(document)
+    if all(each.reltype != RELATIONSHIP_TYPE.CORE_PROPERTIES for each in document.part.package.rels.values()):
+        title, parts = _parts(document, "")  # python-docx would make facts up
+        return Document(title, tuple(parts))
     facts = document.core_properties
+    title, parts = _parts(document, one_line(facts.title))
     changed = facts.modified or facts.created
     metadata = {name: value for name in ("author", "subject", "keywords") if (value := getattr(facts, name, ""))}
     return Document(facts.title or title, tuple(parts), "", changed.isoformat() if changed else "", metadata)
@@ -43,7 +47,8 @@ def refuse_bomb(path: Path) -> None:
             raise Unreadable("is no Word document, whatever its name says")
 
 
-def _parts(document: Any) -> tuple[str, list[Part]]:
+def _parts(document: Any, named: str) -> tuple[str, list[Part]]:
+    """The title's paragraph, which is text too where the document is `named` in other words, and the text between headings."""
     outline, parts, pieces, title = Outline(), list[Part](), list[str](), ""
     for block in document.iter_inner_content():
         if isinstance(block, Table):
@@ -53,6 +58,8 @@ def _parts(document: Any) -> tuple[str, list[Part]]:
         heading = _HEADING.match(style)
         if style.lower() == "title" and not title:
             title = one_line(block.text)
+            if named and says_more(title, named):
+                pieces.append(f"{block.text}\n")
         elif heading and block.text.strip():
             parts.append(Part("\n".join(pieces), outline.section))
             pieces = []
@@ -64,6 +71,6 @@ def _parts(document: Any) -> tuple[str, list[Part]]:
 
 def _rows(table: Table) -> Iterator[str]:
     for row in table.rows:
-        cells = list(dict.fromkeys(cell.text.strip() for cell in row.cells))  # merged cells come once per column
-        yield " | ".join(cells)
+        cells = {cell._tc: cell.text.strip() for cell in row.cells}  # merged cells come once per column
+        yield " | ".join(cells.values())
     yield ""

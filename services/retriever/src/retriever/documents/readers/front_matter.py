@@ -21,7 +21,7 @@ def take_front_matter(text: str) -> tuple[dict[str, str], str]:
         return {}, text
     try:
         found = yaml.safe_load(block)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return {}, text
     if not isinstance(found, dict):
         return {}, text

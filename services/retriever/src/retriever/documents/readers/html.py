@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from retriever.documents.readers.encoding import read_text
 
 _UNSEEN = frozenset(("script", "style", "noscript", "template", "head", "svg", "math", "iframe", "object", "embed", "canvas"))
 _CONTROLS = frozenset(("audio", "video", "select", "textarea"))
+_HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _PARAGRAPHS = frozenset(
     ("address", "blockquote", "dd", "details", "dl", "dt", "figcaption", "hr", "li", "ol", "p", "pre", "summary", "ul")
@@ -60,10 +62,12 @@ def _parts(root: Any) -> Iterator[Part]:
         tag = element.tag if isinstance(element.tag, str) else ""
         into = heading if in_heading else pieces
         if event == "start":
-            if hidden or tag in _UNSEEN or tag in _CONTROLS or element.get("hidden") is not None:
+            if hidden or _is_hidden(tag, element):
                 hidden += 1
                 continue
             if tag in _HEADINGS:
+                if in_heading:  # one within another ends that
+                    outline.enter(_HEADINGS[in_heading], one_line("".join(heading)))
                 yield Part("".join(pieces), outline.section)
                 in_heading, pieces, heading = tag, [], []
                 into = heading
@@ -82,6 +86,12 @@ def _parts(root: Any) -> Iterator[Part]:
     yield Part("".join(pieces), outline.section)
 
 
+def _is_hidden(tag: str, element: Any) -> bool:
+    if tag in _UNSEEN or tag in _CONTROLS or element.get("hidden") is not None:
+        return True
+    return _HIDING.search(element.get("style") or "") is not None
+
+
 def _before(tag: str) -> str:
     if tag == "br":
         return "\n"
@@ -93,4 +103,4 @@ def _after(tag: str) -> str:
         return " | "
     if tag == "tr":
         return "\n"
-    return "\n\n" if tag in _BLOCKS else ""
+    return "\n\n" if tag in _BLOCKS or tag in _HEADINGS else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from retriever.documents.document import Document, Outline, Part, one_line
+from retriever.documents.document import Document, Outline, Part, one_line, says_more
 from retriever.documents.readers.encoding import read_text
 from retriever.documents.readers.front_matter import take_front_matter
 from retriever.documents.readers.html import text_of
@@ -16,23 +16,23 @@ from retriever.documents.readers.html import text_of
 
 def read_markdown(path: Path) -> Document:
     metadata, text = take_front_matter(read_text(path).replace("\r\n", "\n"))
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    title, parts = _parts(tokens)
     named = {name: metadata.pop(name, "") for name in ("title", "url", "date")}
+    title, parts = _parts(MarkdownIt("commonmark").enable("table").parse(text), named["title"])
     return Document(named["title"] or title, tuple(parts), named["url"], named["date"], metadata)
 
 
-def _parts(tokens: Sequence[Token]) -> tuple[str, list[Part]]:
-    """The first heading of the highest level there is at the top, and the text between headings."""
+def _parts(tokens: Sequence[Token], named: str) -> tuple[str, list[Part]]:
+    """The first heading of the highest level, and the text between headings. That heading is one like others where the document
+    is `named` in other words."""
     outline, parts, pieces, title = Outline(), list[Part](), list[str](), ""
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             parts.append(Part("".join(pieces), outline.section))
             pieces = []
             heading, level = one_line(_inline(tokens[place + 1])), int(token.tag[1])
-            if level == 1 and not title:
-                title = heading
-            else:
+            is_title = level == 1 and not title
+            title = heading if is_title else title
+            if not is_title or (named and says_more(heading, named)):
                 outline.enter(level, heading)
         elif token.type == "inline" and tokens[place - 1].type != "heading_open":
             pieces.append(_inline(token))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from pathlib import Path
 
-from pypdf import PdfReader
+from pypdf import DocumentInformation, PdfReader
 
 from retriever.documents.document import Document, Part, Unreadable
 
@@ -25,7 +26,19 @@ def read_pdf(path: Path) -> Document:
     if not any(part.text.strip() for part in parts):
         raise Unreadable("holds no text: its pages are pictures")
     facts = reader.metadata
-    changed = (facts.modification_date or facts.creation_date) if facts else None
+    changed = _changed(facts) if facts else None
     author = str(facts.author) if facts and facts.author else ""
     title = str(facts.title) if facts and facts.title else ""
     return Document(title, parts, "", changed.isoformat() if changed else "", {"author": author} if author else {})
+
+
+def _changed(facts: DocumentInformation) -> datetime | None:
+    """None also where a date is not written as one, which says nothing of the text."""
+    for name in ("modification_date", "creation_date"):
+        try:
+            moment: datetime | None = getattr(facts, name)
+        except (ValueError, OverflowError):
+            continue
+        if moment is not None:
+            return moment
+    return None

@@ -32,6 +32,8 @@ def _rows(text: str) -> Iterator[Part]:
 
 def _dialect(sample: str) -> type[csv.Dialect]:
     try:
-        return csv.Sniffer().sniff(sample, ",;\t|")
+        dialect = csv.Sniffer().sniff(sample, ",;\t|")
     except csv.Error:
         return csv.excel
+    dialect.doublequote = True  # which the sniffer says only where a quote within quotes stands in the sample
+    return dialect
