@@ -65,12 +65,29 @@ def test_a_corpus_without_a_word_is_indexed_and_nothing_is_found_in_it(tmp_path,
     assert (rows == -1).all()
 
 
-def test_of_equal_scores_words_find_the_smaller_rows_however_many_are_asked_for(tmp_path):
-    search = lexical_search(tmp_path, ["red house", "blue house", "green tree"] * 30)
-    for top_k in (1, 3, 50):
+@pytest.mark.parametrize("times", [30, 2_000])
+def test_of_equal_scores_words_find_the_smaller_rows_however_many_there_are_and_are_asked_for(tmp_path, times):
+    search = lexical_search(tmp_path, ["red house", "blue house", "green tree"] * times)
+    among = np.arange(4, 3 * times)
+    for top_k in (1, 3, 50, 100):
         _, rows = search.search(["house", "blue"], top_k)
-        assert rows[0].tolist() == [row for row in range(90) if row % 3 < 2][:top_k]
-        assert rows[1][rows[1] >= 0].tolist() == list(range(1, 90, 3))[:top_k]
+        houses = [row for row in range(3 * times) if row % 3 < 2]
+        assert rows[0][rows[0] >= 0].tolist() == houses[:top_k]
+        assert rows[1][rows[1] >= 0].tolist() == list(range(1, 3 * times, 3))[:top_k]
+        _, some = search.search(["house"], top_k, among)
+        assert some[0][some[0] >= 0].tolist() == houses[3 : 3 + top_k]
+
+
+def test_words_rank_by_score_and_then_by_row(tmp_path):
+    texts = [f"lake {'deep ' * (number % 7)}{'salt ' * (number % 3)}" for number in range(900)]
+    search = lexical_search(tmp_path, texts)
+    every, rows = search.search(["deep salt lake"], 900)
+    order = np.lexsort((rows[0], -every[0]))
+    assert order.tolist() == list(range(900))
+    for top_k in (1, 10, 100):
+        scores, few = search.search(["deep salt lake"], top_k)
+        assert few[0].tolist() == rows[0][:top_k].tolist()
+        assert scores[0].tolist() == every[0][:top_k].tolist()
 
 
 def test_hybrid_ranks_first_what_both_rank_first(lexical):

@@ -15,8 +15,7 @@ from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
 from retriever.corpus.store import CorpusStore
-from retriever.index.found import Found, in_order, nothing_found
-from retriever.index.fusion import FUSED_DEPTH
+from retriever.index.found import Found, nothing_found
 from retriever.index.manifest import LEXICAL_FILES
 from retriever.index.progress import Progress
 
@@ -47,13 +46,28 @@ class LexicalSearch:
 
         `among` are the rows that count, if not all.
         """
+        scores, rows = nothing_found(len(queries), top_k)
         if self._index is None:
-            return nothing_found(len(queries), top_k)
-        words = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+            return scores, rows
         mask = None
         if among is not None:
             mask = np.zeros(self.rows, dtype=np.float32)
             mask[among] = 1
-        depth = min(max(top_k, FUSED_DEPTH), self.rows)
-        rows, scores = self._index.retrieve(words, k=depth, show_progress=False, weight_mask=mask)
-        return in_order(scores, np.where(scores > 0, rows, -1).astype(np.int64), top_k)
+        for query, words in enumerate(bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)):
+            if words:
+                every = self._index.get_scores(words, weight_mask=mask)
+                best = _best(every, top_k)
+                scores[query, : len(best)], rows[query, : len(best)] = every[best], best
+        return scores, rows
+
+
+def _best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.intp]:
+    """The rows of the best `top_k` scores above 0, best first; of ties the smaller rows, which bm25s itself does not see to."""
+    there = np.flatnonzero(scores > 0)
+    held = scores[there]
+    if len(there) > top_k:
+        least = np.partition(held, -top_k)[-top_k]
+        better = np.flatnonzero(held > least)
+        kept = np.concatenate([better, np.flatnonzero(held == least)[: top_k - len(better)]])
+        there, held = there[kept], held[kept]
+    return there[np.lexsort((there, -held))]
