@@ -94,6 +94,32 @@ def test_a_trainer_is_not_ready_while_its_record_cannot_be_used_and_loses_nothin
     assert [run["id"] for run in trainer.get(RUNS).json()["runs"]] == [after, before]
 
 
+@pytest.mark.parametrize("takes_away", [move_the_record, rename_the_table])
+def test_a_log_is_followed_on_while_the_record_cannot_be_read(start_trainer, platform, takes_away):
+    platform.does(f"echo one; {waits_for(platform.folder / 'go')}; echo two; {waits_for(platform.folder / 'end')}")
+    trainer = start_trainer()
+    run_id = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(run_id, "running")
+    with trainer.stream("GET", f"{RUNS}/{run_id}/logs", params={"follow": True}) as answer:
+        lines = answer.iter_lines()
+        found = [next(lines)]
+        fault = takes_away(platform.folder / "runs")
+        next(fault)
+        until(lambda: trainer.get(RUNS).status_code == 503)
+        (platform.folder / "go").touch()
+        found.append(next(lines))
+        assert not list(fault)
+        (platform.folder / "end").touch()
+        found += lines
+
+    assert found == ["one", "two"]
+    assert trainer.wait(run_id, "succeeded")
+
+
+def waits_for(path):
+    return f"while [ ! -e {path} ]; do sleep 0.05; done"
+
+
 def test_readiness_is_asked_of_the_record_once_a_second_however_often_it_is_asked_for(start_trainer, platform):
     trainer = start_trainer()
     trainer.get("/readyz")

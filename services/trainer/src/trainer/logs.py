@@ -25,11 +25,12 @@ async def read_all(runs: TrainingRuns, run: Run, offset: int = 0) -> AsyncIterat
 
 
 async def follow(runs: TrainingRuns, run: Run) -> AsyncIterator[bytes]:
-    """While the cluster is away nothing comes."""
+    """While the cluster is away nothing comes; while the record of runs is, the run has not ended."""
     offset = 0
     while True:
         # The state is read before the log, so that nothing written before the end is missed.
-        run = await asyncio.to_thread(runs.get, run.id)
+        with suppress(UpstreamUnavailable):
+            run = await asyncio.to_thread(runs.get, run.id)
         # A log that somebody has cut is followed from its new beginning.
         if 0 < await asyncio.to_thread(runs.log_bytes, run) < offset:
             offset = 0
