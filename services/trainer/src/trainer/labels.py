@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -11,6 +13,9 @@ from parallelsearch.rollout.types import Kind
 from parallelsearch.schemas.base import NonBlankText, WireModel
 
 Split = Literal["train", "eval"]
+_NO_LETTER = re.compile(r"[^\w\s]")
+_KEPT = "LMN"
+"""Of Unicode's categories: not quotes, dashes, question marks and symbols of any language, nor what is not seen at all."""
 
 
 class Label(WireModel):
@@ -33,8 +38,10 @@ class Label(WireModel):
 
 
 def question_key(question: str) -> str:
-    """The same for a question in other case, with other articles or punctuation."""
-    return normalise(question)
+    """The same for a question in other case, with other articles, spaces or punctuation, or in another of Unicode's forms."""
+    folded = unicodedata.normalize("NFKC", question).casefold()
+    words = _NO_LETTER.sub(lambda found: found[0] if unicodedata.category(found[0])[0] in _KEPT else "", folded)
+    return "".join(normalise(words).split()) or " ".join(question.split())
 
 
 class PromptRow(WireModel):

@@ -35,7 +35,7 @@ def prepare_prompts(sources: list[str], excluded: list[str], target: Path, setti
     """Merges `sources` into a prompt file with its manifest, shuffled by the seed.
 
     No question of an `eval` row of `sources`, nor of a row of `excluded` that is not marked `train`, gets into a training file,
-    whatever its wording's case, articles or punctuation. Raises InvalidInput for a broken file.
+    whatever its wording's case, articles, spaces or punctuation, in any of Unicode's forms. Raises InvalidInput for a broken file.
     """
     keep_sources(target, [*sources, *excluded])
     questions = [question for source in sources for question in read_questions(source)]
