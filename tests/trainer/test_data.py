@@ -112,6 +112,23 @@ def test_parquet_and_flashrags_shape_are_read(tmp_path):
     assert [question.kind for question in read_questions(str(tmp_path / "train.parquet"))] == [Kind.PARALLEL]
 
 
+@pytest.mark.parametrize("name", ["q.parquet", "q.jsonl"])
+def test_what_a_row_leaves_empty_is_as_if_it_were_not_there(tmp_path, name):
+    whole = {**ROWS[0], "dataset": "d", "kind": "hybrid", "answerable": False, "metadata": {"type": "x"}}
+    bare = {name: ROWS[1][name] for name in ("id", "question", "golden_answers")}
+    rows = [whole, bare | {name: None for name in whole if name not in bare}, {**bare, "split": "", "type": ""}]
+    if name == "q.jsonl":
+        write(tmp_path / name, rows)
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / name)
+    first, *empty = read_questions(str(tmp_path / name))
+    (tmp_path / "q").write_text(json.dumps(bare))
+
+    assert (first.dataset, first.kind, first.answerable, first.split) == ("d", Kind.HYBRID, False, "train")
+    assert empty == [*read_questions(str(tmp_path / "q"))] * 2
+    assert not empty[0].is_measured_on
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

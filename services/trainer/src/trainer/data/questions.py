@@ -23,8 +23,8 @@ HUB = "hf:"
 
 
 class Question(BaseModel):
-    """A line of a question file. `split` is `eval` for rows that are only ever measured on, None where the row names none; fields
-    not named here are ignored."""
+    """A line of a question file. `split` is `eval` for rows that are only ever measured on, None where the row names none. Fields
+    not named here are ignored, and so are those that are null: in a column of parquet each row has one."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -43,11 +43,12 @@ class Question(BaseModel):
         """FlashRAG's collections keep the type in `metadata`; the kind follows from the type unless it is given."""
         if not isinstance(row, dict):
             return row
+        row = {name: value for name, value in row.items() if value is not None}
         given = row.get("metadata")
         metadata = given if isinstance(given, dict) else {}
         question_type = row.get("type") or metadata.get("type") or ""
         kind = row.get("kind") or kind_of(question_type if isinstance(question_type, str) else None)
-        return {**row, "type": question_type, "kind": kind}
+        return {**row, "type": question_type, "kind": kind, "split": row.get("split") or None}
 
     @property
     def is_measured_on(self) -> bool:
@@ -64,10 +65,12 @@ def read_questions(source: str) -> Iterator[Question]:
     path = _on_hub(source) if source.startswith(HUB) else Path(source)
     for number, row in _rows(path):
         try:
-            yield Question.model_validate({"dataset": path.name.split(".")[0], **row} if isinstance(row, dict) else row)
+            question = Question.model_validate(row)
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
-            raise InvalidInput(f"{source}:{number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+            said = fault["msg"].removeprefix("Value error, ")
+            raise InvalidInput(f"{source}:{number}: {'.'.join(map(str, fault['loc']))}: {said}") from None
+        yield question if question.dataset else question.model_copy(update={"dataset": path.name.split(".")[0]})
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
