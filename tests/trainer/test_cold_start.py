@@ -101,6 +101,8 @@ def test_served_trajectories_teach_what_the_policy_wrote_itself_and_wrote_well(t
     [
         (served(turns=[{"index": 0, "action": {"type": "answer", "text": "A"}}]), "t.jsonl:1: turns.0.text is empty"),
         (served(turns=[{"index": 0, "action": {"type": "odd"}}]), "t.jsonl:1: no trajectory: turns.0.action"),
+        (served(turns=[]), "t.jsonl:1: no row of a cold start comes of it: segments"),
+        (served(question="a\x00b"), "t.jsonl:1: no row of a cold start comes of it: prompt"),
         (served(stop_reason="odd"), "t.jsonl:1: no trajectory: stop_reason"),
         ({**COMPACT, "weight": float("inf")}, "t.jsonl:1"),
         ({**COMPACT, "weight": 1e18}, "t.jsonl:1: no trajectory: weight"),
@@ -113,7 +115,7 @@ def test_served_trajectories_teach_what_the_policy_wrote_itself_and_wrote_well(t
 def test_a_broken_trajectory_is_named_with_its_line(tmp_path, row, words):
     result = run("cold-start", write(tmp_path / "t.jsonl", [row]), "--out", tmp_path / "sft.jsonl")
 
-    assert result.exit_code == 1
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
     assert words in result.output
 
 

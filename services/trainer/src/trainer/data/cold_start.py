@@ -115,12 +115,18 @@ def read_corpus(path: str) -> dict[str, Passage]:
 def _read(source: str) -> Iterator[tuple[str, CompactTrajectory | TrajectoryModel]]:
     for number, row in read_json_lines(Path(source)):
         form = TrajectoryModel if isinstance(row, dict) and "stop_reason" in row else CompactTrajectory
+        place = f"{source}:{number}"
         try:
-            yield f"{source}:{number}", form.model_validate(_without_scores(row))
+            trajectory = form.model_validate(_without_scores(row))
         except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            where = ".".join(map(str, fault["loc"]))
-            raise InvalidInput(f"{source}:{number}: no trajectory: {f'{where}: ' if where else ''}{fault['msg']}") from None
+            raise InvalidInput(f"{place}: no trajectory: {_fault(error)}") from None
+        yield place, trajectory
+
+
+def _fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    where, said = ".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said
 
 
 def _without_scores(row: Any) -> Any:
@@ -154,7 +160,10 @@ def _render(trajectory: CompactTrajectory | TrajectoryModel, corpora: Corpora, m
         segments = list(_compact_segments(trajectory, corpora, place))
     else:
         segments = list(_served_segments(trajectory, place))
-    return ColdStartRow(prompt=build_prompt(trajectory.question, mode), segments=segments)
+    try:
+        return ColdStartRow(prompt=build_prompt(trajectory.question, mode), segments=segments)
+    except ValidationError as error:
+        raise InvalidInput(f"{place}: no row of a cold start comes of it: {_fault(error)}") from None
 
 
 def _served_segments(model: TrajectoryModel, place: str) -> Iterator[SegmentRow]:
