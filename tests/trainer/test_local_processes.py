@@ -1,4 +1,5 @@
-"""How the local launcher knows the processes of a run again, whatever becomes of the machine's clock and of process numbers."""
+"""How the local launcher knows the processes of a run again, whatever becomes of the machine's clock and of process numbers; and
+which GPUs it sees."""
 
 import os
 import subprocess
@@ -8,7 +9,7 @@ import pytest
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
 from trainer.launchers.interface import Job
-from trainer.launchers.local import RUN_ID, LocalLauncher
+from trainer.launchers.local import RUN_ID, VISIBLE, LocalLauncher, visible_gpus
 
 
 @pytest.fixture
@@ -53,3 +54,32 @@ def test_a_process_that_took_over_the_number_of_a_run_is_not_it(launcher, job, e
             assert other.poll() is None
         finally:
             other.kill()
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        (None, ("0", "2", "10")),
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+        ("2,0", ("2", "0")),
+        ("2, 0", ("2", "0")),
+        ("2,-1,0", ("2",)),
+        ("2,,0", ("2",)),
+        ("GPU-8932f937-d72c,MIG-GPU-8932/1/0", ("GPU-8932f937-d72c", "MIG-GPU-8932/1/0")),
+    ],
+)
+def test_gpus_are_those_that_cuda_would_see(tmp_path, monkeypatch, given, seen):
+    for name in ("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    monkeypatch.delenv(VISIBLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(VISIBLE, given)
+
+    assert visible_gpus(tmp_path) == seen
+
+
+def test_nothing_makes_gpus_where_there_are_none(tmp_path, monkeypatch):
+    monkeypatch.setenv(VISIBLE, "0")
+    assert visible_gpus(tmp_path) == ()

@@ -6,12 +6,14 @@ A run's processes carry its id in their environment, so that cancelling reaches 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import psutil
@@ -21,6 +23,7 @@ from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused,
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+_NAMES_GPU = re.compile(r"\d+|(?:GPU|MIG)-\S+")
 # Each run starts a Ray of its own: apart from the others', under a short path (sockets), not with a third of the memory, and
 # without a worker for every core before one is needed.
 RAY = {
@@ -41,11 +44,16 @@ SHOWS_WITHIN_S = 5.0
 WRAPPER = 'set +e; echo "    " > "$0.new"; "$@"; code=$?; echo $code 1<> "$0.new" && mv "$0.new" "$0"; exit $code'
 
 
-def visible_gpus() -> tuple[str, ...]:
-    """The NVIDIA GPUs that the driver shows here, or those that CUDA_VISIBLE_DEVICES leaves of them."""
-    there = sorted(int(name) for path in Path("/dev").glob("nvidia[0-9]*") if (name := path.name.removeprefix("nvidia")).isdigit())
+def visible_gpus(devices: Path = Path("/dev")) -> tuple[str, ...]:
+    """The NVIDIA GPUs that the driver shows here, or those that CUDA_VISIBLE_DEVICES leaves of them.
+
+    CUDA reads the latter up to what names no GPU: -1, say, hides all.
+    """
+    there = sorted(int(name) for path in devices.glob("nvidia[0-9]*") if (name := path.name.removeprefix("nvidia")).isdigit())
     given = os.environ.get(VISIBLE)
-    return tuple(part for part in given.split(",") if part) if there and given is not None else tuple(map(str, there))
+    if given is None or not there:
+        return tuple(map(str, there))
+    return tuple(takewhile(_NAMES_GPU.fullmatch, (part.strip() for part in given.split(","))))
 
 
 class LocalLauncher:
