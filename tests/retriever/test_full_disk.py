@@ -11,8 +11,10 @@ import pytest
 
 from parallelsearch.errors import ConfigurationError
 from retriever.command_arguments import refusals
+from retriever.documents.changes import Sync
+from retriever.documents.records import read_records
 from retriever.index.build import build
-from retriever.index.manifest import LEXICAL_FILES, read_manifest
+from retriever.index.manifest import LEXICAL_FILES, DocumentRules, read_manifest
 from retriever.index.plan import BuildPlan
 
 ROOM = 64
@@ -20,17 +22,17 @@ ROOM = 64
 
 
 class FullDisk:
-    """From the moment when a file of this name is opened on, no file of this process grows beyond `ROOM` bytes."""
+    """From the moment when a file of this name is opened on, no file of this process grows beyond `room` bytes."""
 
     def __init__(self):
-        self.name = None
+        self.name, self.room = None, ROOM
         sys.addaudithook(self._look)
 
     def _look(self, event, arguments):
         if self.name is not None and event == "open" and str(arguments[0]).endswith(self.name):
             self.name = None
             _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, most))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, most))
 
     def empty(self):
         self.name = None
@@ -93,3 +95,19 @@ def test_a_disk_that_is_full_is_a_sentence_and_the_build_goes_on_when_there_is_r
     build(replace(plan, out=tmp_path / "undisturbed"))
     assert content(plan.out) == content(tmp_path / "undisturbed")
     assert not (plan.out / ".building").exists()
+
+
+def test_a_disk_too_full_for_the_copy_of_a_document_is_no_fault_of_the_document(disk, tmp_path, minilm, capsys):
+    """Else an index would be published without it."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "lakes.html").write_text(f"<p>All about lakes.</p><!--{'x' * 500_000}-->")
+    (folder / "rivers.txt").write_text("All about rivers.")
+    plan = BuildPlan((), tmp_path / "full", minilm, documents=DocumentRules(64, 8), change=Sync(folder))
+    disk.name, disk.room = "plan.json", 200_000
+    refused(plan, capsys)
+    disk.empty()
+    with pytest.raises(ConfigurationError, match="holds an unfinished build"):
+        read_manifest(plan.out)
+    manifest = build(plan)
+    assert [record.state for record in read_records(plan.out / manifest.version)] == ["indexed"] * 2

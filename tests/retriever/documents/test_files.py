@@ -78,16 +78,18 @@ def test_a_file_of_two_gigabytes_is_refused_by_its_size(folder, tmp_path):
 
 def test_a_file_that_is_written_to_all_the_time_is_refused_and_never_read_half(folder, tmp_path):
     path = folder / "a.txt"
-    path.write_bytes(b"x" * 50_000_000)
-    done = threading.Event()
+    path.write_bytes(b"x" * 90_000_000)
+    begun, done = threading.Event(), threading.Event()
 
     def writer():
-        while not done.is_set():
-            with path.open("ab") as file:
-                file.write(b"y" * 1000)
+        with path.open("ab", buffering=0) as file:
+            while not done.is_set():
+                file.write(b"y")
+                begun.set()
 
     thread = threading.Thread(target=writer)
     thread.start()
+    begun.wait(30)
     try:
         with pytest.raises(Unreadable, match="changes while it is read"):
             content_of(find_documents([folder]).files[0], tmp_path / "copy")

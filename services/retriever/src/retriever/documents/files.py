@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -155,6 +155,7 @@ def content_of(file: DocumentFile, copy_to: Path | None = None) -> Content:
 
     Raises:
         Unreadable: it is gone, no regular file, too large, not permitted, or it changes while it is read.
+        OSError: the copy cannot be written, which says nothing of the file.
     """
     for attempt in (1, 2):
         try:
@@ -163,6 +164,8 @@ def content_of(file: DocumentFile, copy_to: Path | None = None) -> Content:
         except _Changed:
             if attempt == 2:
                 raise Unreadable("changes while it is read; try again when it is still") from None
+        except _NotKept as error:
+            raise error.cause from None
         except OSError as error:
             raise Unreadable(f"cannot be read ({error.strerror or error})") from None
     raise AssertionError("unreachable: the second attempt returns or raises")
@@ -170,6 +173,14 @@ def content_of(file: DocumentFile, copy_to: Path | None = None) -> Content:
 
 class _Changed(Exception):
     """The file was written to meanwhile."""
+
+
+class _NotKept(Exception):
+    """The copy cannot be written."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 @contextmanager
@@ -193,15 +204,35 @@ def _copied(descriptor: int, copy_to: Path | None) -> Content:
     if before.st_size > MAX_FILE_BYTES:
         raise Unreadable(f"has {before.st_size:,} bytes, more than the {MAX_FILE_BYTES:,} that are read; split it")
     digest, size = hashlib.sha256(), 0
-    with (copy_to or Path(os.devnull)).open("wb") as copy:
+    with _kept(copy_to) as keep:
         while piece := os.read(descriptor, _PIECE_BYTES):
             size += len(piece)
             if size > before.st_size:
                 raise _Changed
             digest.update(piece)
-            copy.write(piece)
+            keep(piece)
     after = os.fstat(descriptor)
     if (after.st_size, after.st_mtime_ns, size) != (before.st_size, before.st_mtime_ns, before.st_size):
         raise _Changed
     modified = datetime.fromtimestamp(before.st_mtime, UTC).isoformat(timespec="seconds")
     return Content(digest.hexdigest(), size, modified)
+
+
+@contextmanager
+def _kept(copy_to: Path | None) -> Iterator[Callable[[bytes], None]]:
+    """Takes the pieces of a file; raises _NotKept where they cannot be written."""
+    try:
+        copy = (copy_to or Path(os.devnull)).open("wb", buffering=0)
+    except OSError as error:
+        raise _NotKept(error) from error
+
+    def keep(piece: bytes) -> None:
+        left = memoryview(piece)
+        try:
+            while left:
+                left = left[copy.write(left) :]
+        except OSError as error:
+            raise _NotKept(error) from error
+
+    with copy:
+        yield keep

@@ -70,4 +70,5 @@ def _best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.intp]:
         better = np.flatnonzero(held > least)
         kept = np.concatenate([better, np.flatnonzero(held == least)[: top_k - len(better)]])
         there, held = there[kept], held[kept]
-    return there[np.lexsort((there, -held))]
+    best: NDArray[np.intp] = there[np.lexsort((there, -held))]
+    return best
