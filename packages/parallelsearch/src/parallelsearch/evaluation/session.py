@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.evaluation.asking import Asker
-from parallelsearch.evaluation.plan import Job, Limits, jobs
+from parallelsearch.evaluation.plan import Cell, Job, Limits, cells, jobs
 from parallelsearch.evaluation.progress import Progress
 from parallelsearch.evaluation.questions import Question
 from parallelsearch.evaluation.running import open_jobs, run_jobs
@@ -76,10 +76,17 @@ def read_manifest(folder: RunFolder) -> RunModel | None:
 
 
 def describe(plan: Plan) -> RunModel:
-    """Raises InvalidInput where two sets have one name."""
+    """Raises InvalidInput where two sets have one name, or two cells one file."""
     names = [one.source.name for one in plan.selected]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"Two files are called {', '.join(sorted(twice))}: a set is named after its file.")
+    by_slug: dict[str, Cell] = {}
+    for cell in cells(names, plan.modes, plan.models):
+        if (other := by_slug.setdefault(cell.slug, cell)) != cell:
+            raise InvalidInput(
+                f"{other} and {cell} would share one file, {cell.slug}.jsonl: "
+                "names of sets and models must differ in letters, digits, dots or dashes of ASCII."
+            )
     sets = [
         SetModel(
             name=one.source.name,
@@ -110,13 +117,14 @@ async def carry_out(folder: RunFolder, plan: Plan, asker: Asker, say: Callable[[
     """Asks all that the folder does not hold yet.
 
     Raises:
-        InvalidInput: the folder holds another run.
+        InvalidInput: the folder holds another run, or is being written to.
         ParallelSearchError: the platform answers no more. The same call goes on from there.
     """
-    manifest = open_run(folder, plan)
-    wanted = plan.jobs
-    remaining = open_jobs(folder, wanted)
-    progress = Progress(len(wanted), len(wanted) - len(remaining), time.monotonic, say)
-    progress.start()
-    await run_jobs(remaining, asker, folder, plan.limits, concurrency=plan.concurrency, finished=progress.finished)
-    return manifest
+    with folder.held():
+        manifest = open_run(folder, plan)
+        wanted = plan.jobs
+        remaining = open_jobs(folder, wanted)
+        progress = Progress(len(wanted), len(wanted) - len(remaining), time.monotonic, say)
+        progress.start()
+        await run_jobs(remaining, asker, folder, plan.limits, concurrency=plan.concurrency, finished=progress.finished)
+        return manifest

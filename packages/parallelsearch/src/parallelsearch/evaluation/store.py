@@ -4,14 +4,17 @@
     questions.jsonl             the questions with their labels, as asked
     trajectories/CELL.jsonl     one scored trajectory a line, as `parallelsearch reward` reads them; ids are the questions'
     report.{json,md,html}
+    .lock                       held by the process that writes the run
 
 A trajectory is on disk (fsync) before it counts as done. A line that a kill left half written is cut off at the next start.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
@@ -37,6 +40,23 @@ class RunFolder:
         self._questions = path / "questions.jsonl"
         self._trajectories = path / "trajectories"
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps every other process from writing the run.
+
+        Raises:
+            InvalidInput: another one is writing it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInput(
+                    f"{self.path}: the run is being written to by another eval. Wait until it ends, or name another folder."
+                ) from None
+            yield
+
     def create(self, questions: Iterator[Question]) -> None:
         self._trajectories.mkdir(parents=True, exist_ok=True)
         lines = b"".join(question_to_wire(question).model_dump_json().encode() + b"\n" for question in questions)
@@ -59,13 +79,24 @@ class RunFolder:
         return self._trajectories / f"{cell.slug}.jsonl"
 
     def append(self, job: Job, trajectory: TrajectoryModel) -> None:
-        """Writes a finished trajectory under its question's id, to the disk itself."""
+        """Writes a finished trajectory under its question's id, to the disk itself: all of the line or nothing.
+
+        Raises:
+            OSError: it cannot be written; names the file.
+        """
         fields = {**trajectory.model_dump(mode="json"), "id": job.question.id, "kind": job.question.kind.value}
         line = orjson.dumps({**fields, "golden_answers": job.question.golden_answers}, default=list) + b"\n"
-        with self.file(job.cell).open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        path = self.file(job.cell)
+        with path.open("ab", buffering=0) as file:
+            begin = file.seek(0, os.SEEK_END)
+            try:
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+            except OSError as error:
+                file.truncate(begin)
+                raise OSError(error.errno, error.strerror, str(path)) from error
 
     def mend(self, cell: Cell) -> None:
         """Cuts off what stands after the last full line."""
