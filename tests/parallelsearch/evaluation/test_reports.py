@@ -235,3 +235,26 @@ def test_several_sets_are_pooled_and_their_mean_is_taken(write, tmp_path):
     assert next((m.mode, m.sets, m.exact_match.value, m.exact_match.n) for m in summary.macro_means) == (Mode.PARALLEL, 2, 0.5, 20)
     assert (compared.rows[0].set_name, compared.rows[0].n) == ("all sets", 20)
     assert Kind.PARALLEL in {question.kind for question in plan.questions}
+
+
+@pytest.mark.parametrize("name", ["run", "2026-11-29T10:30:00", "a:parallel"])
+def test_a_side_is_found_in_a_folder_of_any_name(evaluate, tmp_path, name):
+    folder, _ = evaluate(*rows(2), name=name)
+    for mode in ("parallel", "sequential"):
+        side = read_side(f"{folder.path}:{mode}")
+        assert (side.folder.path, side.cells) == (folder.path, (Cell("set", Mode(mode)),))
+    with pytest.raises(InvalidInput, match=f"{name}:parallel, .*{name}:sequential"):
+        read_side(str(folder.path))
+    with pytest.raises(InvalidInput, match="nowhere holds no evaluation run"):
+        read_side(f"{tmp_path}/nowhere:parallel")
+
+
+def test_the_report_of_one_question_shows_its_values_without_intervals(evaluate):
+    folder, run = evaluate(*rows(1))
+    written = write_run_report(folder, run)
+    text = (folder.path / "report.md").read_text()
+
+    assert "| set | parallel | 1 | 100.0 |" in text
+    assert not re.search(r"\[\d", text)
+    assert written.summary.cells[0].groups["all"].metrics["exact_match"].low is None
+    assert (folder.path / "report.html").read_text().count("n = 1") >= 1

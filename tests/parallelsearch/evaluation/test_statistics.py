@@ -2,10 +2,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import permutation_test
 
+from parallelsearch.evaluation.metrics import BY_NAME
+from parallelsearch.evaluation.reports import numbers
 from parallelsearch.evaluation.statistics import (
     Interval,
     cohens_h,
+    macro_mean,
     mcnemar,
     paired_bootstrap,
     paired_quantiles,
@@ -127,8 +131,43 @@ def test_cohens_h():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
 def test_an_interval_lies_within_the_values(values):
     (interval,) = ratio_intervals(*mean(*values), seed=0, resamples=50)
 
     assert min(values) - 1e-6 <= interval.low <= interval.high <= max(values) + 1e-6
+
+
+def test_one_question_has_no_interval_shows_no_difference_and_is_not_significant():
+    one, other = mean(1.0), mean(0.0)
+    assert ratio_intervals(*one, seed=0) == [None]
+    assert quantile_interval(one[0][0], 0.5, seed=0) is None
+    assert paired_quantiles(one[0][0], one[0][0], 0.5, seed=0).interval is None
+    (found,) = paired_bootstrap(one, other, seed=0)
+    assert (found.difference, found.interval, found.relative_interval, found.p) == (1.0, None, None, 1.0)
+    assert numbers.verdict(BY_NAME["exact_match"], found) == "no difference shown"
+
+
+def test_a_metric_that_one_question_of_many_defines_is_one_over_one_question():
+    tops, bottoms = np.full((1, 9), np.nan), np.ones((1, 9))
+    tops[0, 3] = 1.0
+    assert ratio_intervals(tops, bottoms, seed=0) == [None]
+    (found,) = paired_bootstrap((tops, bottoms), (tops * 0, bottoms), seed=0)
+    assert (found.interval, found.p) == (None, 1.0)
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_a_p_is_never_less_than_the_exact_test_of_so_many_signs_can_give(count):
+    a = np.random.default_rng(count).uniform(1, 2, count)
+    (found,) = paired_bootstrap(mean(*a), mean(*(a * 0)), seed=0)
+    exact = permutation_test((a,), np.mean, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert found.p >= exact
+    assert (numbers.verdict(BY_NAME["exact_match"], found) == "A") == (exact < 0.05)
+
+
+def test_sets_of_the_same_size_are_drawn_apart_for_the_mean_of_sets():
+    values = np.random.default_rng(7).random(200)
+    (alone,) = ratio_intervals(*mean(*values), seed=0)
+    for other in (values, 1 - values):
+        _, both = macro_mean([mean(*values), mean(*other)], seed=0)
+        assert both.high - both.low == pytest.approx((alone.high - alone.low) / 2**0.5, rel=0.1)

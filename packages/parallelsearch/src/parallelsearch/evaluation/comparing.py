@@ -67,7 +67,7 @@ def read_side(reference: str) -> Side:
     Raises:
         InvalidInput: there is no such run, or it has several modes or models and the reference names none.
     """
-    name, _, rest = reference.partition(":")
+    name, rest = _folder_and_rest(reference)
     mode, _, model = rest.partition(":")
     folder = RunFolder(Path(name))
     run = read_manifest(folder)
@@ -80,6 +80,13 @@ def read_side(reference: str) -> Side:
         raise InvalidInput(f"{reference} does not name one side; there are {there}.")
     label = " · ".join(part for part in (folder.path.name, modes[0].value, models[0]) if part)
     return Side(label, folder, run, tuple(cells([one.name for one in run.sets], modes, models)))
+
+
+def _folder_and_rest(reference: str) -> tuple[str, str]:
+    """The longest beginning that is a folder, since the time in a folder's name has colons too."""
+    parts = reference.split(":")
+    ways = [(":".join(parts[:end]), ":".join(parts[end:])) for end in range(len(parts), 0, -1)]
+    return next((way for way in ways if way[0] and Path(way[0]).is_dir()), ways[-1])
 
 
 def compare_sides(a: Side, b: Side) -> Comparison:

@@ -1,12 +1,12 @@
 """Intervals, tests and effect sizes. Pure functions of arrays and a seed; the same arrays and seed give the same bits.
 
 Intervals are percentile bootstraps (Efron and Tibshirani 1993): questions are drawn with replacement, a ratio of sums is taken
-anew each time. numpy and scipy are imported when a function runs.
+anew each time. One question, drawn again and again, has none. numpy and scipy are imported when a function runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,18 +41,20 @@ def ratio_intervals(tops: Array, bottoms: Array, *, seed: int, resamples: int = 
     """The bootstrap interval of each of `ratios`, all from the same draws. Draws in which a denominator is 0 are left out."""
     import numpy as np
 
-    draws = _draw_ratios(*_defined(tops, bottoms), seed, resamples)
-    return [_interval(row[np.isfinite(row)]) for row in draws]
+    tops, bottoms = _defined(tops, bottoms)
+    counted = ((tops != 0) | (bottoms != 0)).sum(axis=1)
+    draws = _draw_ratios(tops, bottoms, seed, resamples)
+    return [_interval(row[np.isfinite(row)], int(count)) for row, count in zip(draws, counted, strict=True)]
 
 
 def quantile_interval(values: Array, q: float, *, seed: int, resamples: int = RESAMPLES) -> Interval | None:
     """The bootstrap interval of the `q` quantile (linear interpolation)."""
     import numpy as np
 
-    if not len(values):
+    if len(values) < 2:
         return None
     parts = [np.quantile(values[index], q, axis=1) for index in _indices(len(values), seed, resamples)]
-    return _interval(np.concatenate(parts))
+    return _interval(np.concatenate(parts), len(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,16 @@ def mcnemar(a: Array, b: Array) -> McNemar:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """a − b of a ratio over the same questions. `p` is two-sided: twice the share of draws on the far side of 0."""
+    """a − b of a ratio over the same questions.
+
+    `p` is two-sided: twice the share of draws on the far side of 0, and over n questions never less than 2^(1 − n), the least that
+    the exact test gives which tosses the sign of each.
+    """
 
     a: float
     b: float
     difference: float
-    interval: Interval
+    interval: Interval | None
     p: float
     relative: float | None
     """a / b; None where b is 0."""
@@ -120,9 +126,9 @@ def _paired(draws_a: Array, draws_b: Array, a: tuple[Array, Array], b: tuple[Arr
 
     usable = np.isfinite(draws_a) & np.isfinite(draws_b)
     differences = draws_a[usable] - draws_b[usable]
-    interval = _interval(differences)
-    if interval is None or not a[1].sum() or not b[1].sum():
+    if not len(differences) or not a[1].sum() or not b[1].sum():
         return None
+    count = int((np.stack([*a, *b]) != 0).any(axis=0).sum())
     value_a, value_b = float(a[0].sum() / a[1].sum()), float(b[0].sum() / b[1].sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         relatives = draws_a[usable] / draws_b[usable]
@@ -130,10 +136,10 @@ def _paired(draws_a: Array, draws_b: Array, a: tuple[Array, Array], b: tuple[Arr
         a=value_a,
         b=value_b,
         difference=value_a - value_b,
-        interval=interval,
-        p=_two_sided(differences),
+        interval=_interval(differences, count),
+        p=max(_two_sided(differences), 2.0 ** (1 - count)),
         relative=value_a / value_b if value_b else None,
-        relative_interval=_interval(relatives[np.isfinite(relatives)]) if value_b else None,
+        relative_interval=_interval(relatives[np.isfinite(relatives)], count) if value_b else None,
         effect=_cohens_d(a, b),
     )
 
@@ -162,7 +168,7 @@ def paired_quantiles(a: Array, b: Array, q: float, *, seed: int, resamples: int 
         with np.errstate(divide="ignore", invalid="ignore"):
             parts.append(np.quantile(a[index], q, axis=1) / np.quantile(b[index], q, axis=1))
     relatives = np.concatenate(parts)
-    return QuantileRatio(value_a, value_b, value_a / value_b, _interval(relatives[np.isfinite(relatives)]))
+    return QuantileRatio(value_a, value_b, value_a / value_b, _interval(relatives[np.isfinite(relatives)], len(a)))
 
 
 def cohens_h(a: float, b: float) -> float:
@@ -180,7 +186,7 @@ def _defined(tops: Array, bottoms: Array) -> tuple[Array, Array]:
     return np.where(kept, tops, 0.0), np.where(kept, bottoms, 0.0)
 
 
-def _indices(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+def _indices(count: int, seed: int | Sequence[int], resamples: int) -> Iterator[NDArray[np.int64]]:
     """Which questions each draw takes, in chunks of bounded size."""
     import numpy as np
 
@@ -190,7 +196,7 @@ def _indices(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.int64
         yield generator.integers(0, count, (min(step, resamples - begin), count))
 
 
-def _draw_ratios(tops: Array, bottoms: Array, seed: int, resamples: int) -> Array:
+def _draw_ratios(tops: Array, bottoms: Array, seed: int | Sequence[int], resamples: int) -> Array:
     """For each metric and draw the ratio of sums: how often each question is drawn, times what it adds."""
     import numpy as np
 
@@ -207,10 +213,11 @@ def _draw_ratios(tops: Array, bottoms: Array, seed: int, resamples: int) -> Arra
         return (sums[:begin, :metrics] / sums[:begin, metrics:]).T
 
 
-def _interval(draws: Array) -> Interval | None:
+def _interval(draws: Array, count: int) -> Interval | None:
+    """Of draws over `count` questions."""
     import numpy as np
 
-    if not len(draws):
+    if not len(draws) or count < 2:
         return None
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(low), float(high))
@@ -242,6 +249,7 @@ def macro_mean(parts: list[tuple[Array, Array]], *, seed: int, resamples: int = 
     values = [value for part in parts for value in ratios(*part)]
     if not parts or any(value is None for value in values):
         return None
-    draws = np.mean([_draw_ratios(*_defined(*part), seed, resamples)[0] for part in parts], axis=0)
-    interval = _interval(draws[np.isfinite(draws)])
+    seeds = [(seed, place) for place in range(len(parts))]  # from one seed, sets of one size would be drawn alike
+    draws = np.mean([_draw_ratios(*_defined(*part), own, resamples)[0] for part, own in zip(parts, seeds, strict=True)], axis=0)
+    interval = _interval(draws[np.isfinite(draws)], sum(part[0].shape[1] for part in parts))
     return (float(np.mean([value for value in values if value is not None])), interval) if interval else None

@@ -72,8 +72,8 @@ def difference_table(row: Compared) -> Table:
 
 def _sides(unit: Unit, pair: PairedDifference) -> tuple[str, str, str]:
     """A, B, and A − B with its interval."""
-    bounds = numbers.interval(unit, pair.interval.low, pair.interval.high)
-    return numbers.number(unit, pair.a), numbers.number(unit, pair.b), f"{numbers.number(unit, pair.difference)} {bounds}"
+    bounds = numbers.interval(unit, pair.interval.low, pair.interval.high) if pair.interval else ""
+    return numbers.number(unit, pair.a), numbers.number(unit, pair.b), f"{numbers.number(unit, pair.difference)} {bounds}".strip()
 
 
 def _ratio(unit: Unit, a: float, b: float, relative: float | None, bounds: Interval | None) -> tuple[str, str, str]:

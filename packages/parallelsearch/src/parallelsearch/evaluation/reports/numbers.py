@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parallelsearch.evaluation.metrics import Better, Metric, Unit
-from parallelsearch.evaluation.statistics import PairedDifference
+from parallelsearch.evaluation.statistics import LEVEL, PairedDifference
 from parallelsearch.evaluation.summary import Estimate
 
 NOTHING = "–"
@@ -42,8 +42,8 @@ def p_value(p: float) -> str:
 
 
 def verdict(metric: Metric, found: PairedDifference) -> str:
-    """Which side does better, where the interval of the difference leaves out 0."""
-    if found.interval.low <= 0 <= found.interval.high:
+    """Which side does better, where the interval of the difference leaves out 0 and so few questions can show it."""
+    if found.interval is None or found.interval.low <= 0 <= found.interval.high or found.p >= 1 - LEVEL:
         return "no difference shown"
     if metric.better is Better.NEITHER:
         return "differs"

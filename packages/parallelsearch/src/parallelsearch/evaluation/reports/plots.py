@@ -87,14 +87,14 @@ def _exact_match(axes: Axes, cells: Sequence[Named]) -> None:
         for row, name in enumerate(names):
             group = cell.groups.get(name)
             found = group.metrics["exact_match"] if group else None
-            if found is None or found.value is None or found.low is None or found.high is None:
+            if found is None or found.value is None:
                 continue
-            reach = [[100 * (found.value - found.low)], [100 * (found.high - found.value)]]
+            low, high = (found.value if end is None else end for end in (found.low, found.high))
             axes.bar(
                 row + (place - (len(cells) - 1) / 2) * width,
                 100 * found.value,
                 width * 0.92,
-                yerr=reach,
+                yerr=[[100 * (found.value - low)], [100 * (high - found.value)]],
                 capsize=2,
                 color=COLOURS[place % len(COLOURS)],
                 hatch=("", "//", "..")[place % 3],
