@@ -93,3 +93,14 @@ def until(holds, timeout_s=60):
         assert time.monotonic() < end
         time.sleep(0.02)
     return found
+
+
+def processes_of(run_id):
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("PARALLELSEARCH_RUN_ID") == run_id and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

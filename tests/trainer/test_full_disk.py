@@ -75,6 +75,25 @@ def test_what_cannot_be_recorded_is_refused_in_a_sentence_and_taken_when_there_i
     assert trainer.delete(f"{RUNS}/{run_id}").json()["state"] == "cancelled"
 
 
+@pytest.mark.parametrize("gpus", [1, 0], ids=["that runs", "whose start was tried"])
+def test_a_run_that_is_cancelled_while_that_cannot_be_recorded_is_told_as_cancelled_once_there_is_room(
+    start_trainer, platform, disk, gpus
+):
+    platform.does("sleep 60")
+    trainer = start_trainer(runs_dir=disk.folder / "runs", max_running=2)
+    runs = [trainer.submit(platform.spec()).json()["id"] for _ in range(2)]
+    until(lambda: trainer.run(runs[1])["detail"].startswith("1 GPUs are needed"))
+    cancelled = runs[0] if gpus else runs[1]
+    disk.fill()
+    until(lambda: trainer.get("/readyz").status_code == 503)
+
+    assert trainer.delete(f"{RUNS}/{cancelled}").status_code == 503
+    assert trainer.run(cancelled)["state"] in {"queued", "running"}
+    disk.clear()
+    run = trainer.wait(cancelled, "cancelled", "failed")
+    assert (run["state"], run["detail"]) == ("cancelled", "Cancelled by an administrator.")
+
+
 def test_every_run_that_was_taken_is_there_whenever_the_disk_filled(start_trainer, platform, disk):
     platform.does("sleep 60")
     trainer, taken = start_trainer(runs_dir=disk.folder / "runs"), []

@@ -6,9 +6,8 @@ import signal
 import sqlite3
 from pathlib import Path
 
-import psutil
 import pytest
-from training_platform import until
+from training_platform import processes_of, until
 
 from parallelsearch.schemas.training import LauncherName, RunState
 from trainer.jobs import JobBuilder
@@ -50,17 +49,6 @@ def test_a_killed_run_is_failed(start_trainer, platform):
         process.kill()
 
     assert "killed" in trainer.wait(run_id, "failed")["detail"]
-
-
-def processes_of(run_id):
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("PARALLELSEARCH_RUN_ID") == run_id and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def test_cancelling_ends_every_process_of_the_run(start_trainer, platform):

@@ -18,7 +18,7 @@ from parallelsearch.schemas.training import DryRun, LauncherName, ReinforcementS
 from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
 from trainer.last_words import named_error, shown
-from trainer.launchers.interface import Launcher, LaunchRefused, read_log
+from trainer.launchers.interface import Launcher, LaunchRefused, Status, read_log
 from trainer.store import Run, Store, now
 
 log = structlog.get_logger(__name__)
@@ -32,13 +32,14 @@ Spec = ReinforcementSpec | SupervisedSpec
 class TrainingRuns:
     """`launchers` holds those that this trainer is set up for; `max_running` bounds runs of the local one; `taking` is held while
     a run is taken, `starting` while one is started; `ending` holds runs that are just being ended, which only those who do so take
-    to their final state."""
+    to their final state; `ended` says how of those whose processes were ended and that are not recorded yet."""
 
     store: Store
     jobs: JobBuilder
     launchers: Mapping[LauncherName, Launcher]
     max_running: int = 1
     ending: set[str] = field(default_factory=set)
+    ended: dict[str, Status] = field(default_factory=dict)
     taking: Lock = field(default_factory=Lock)
     starting: Lock = field(default_factory=Lock)
 
@@ -121,13 +122,32 @@ class TrainingRuns:
 
     def _end(self, run: Run, state: RunState, detail: str) -> bool:
         """False if the run is somewhere else meanwhile. A queued one has processes if its start was tried and not recorded."""
-        lines: Sequence[str] = ()
-        if run.state is RunState.RUNNING or (run.state is RunState.QUEUED and self.jobs.folder(run.id).exists()):
-            self._launcher(run.spec.launcher).cancel(run.handle, self.jobs.files(run.id))
-            # First, since it may make the room that the record of the end takes.
-            self._tidy(run, ended=True)
-            lines = self._last_lines(run) if state is RunState.FAILED else ()
-        return self.store.move(run, state, detail=detail, last_log_lines=tuple(lines[-LAST_LINES:]))
+        files = self.jobs.files(run.id)
+        if run.state is RunState.RUNNING or (run.state is RunState.QUEUED and files.folder.exists()):
+            launcher = self._launcher(run.spec.launcher)
+            if run.state is RunState.RUNNING:
+                found = launcher.status(run.handle, files)
+                if found.state.is_final and run.id not in self.ended:
+                    return self._record(run, found)
+            # Before they are ended, so that nobody takes it for their own doing.
+            self.ended[run.id] = Status(state, detail)
+            try:
+                launcher.cancel(run.handle, files)
+            except ParallelSearchError:
+                self.ended.pop(run.id, None)
+                raise
+        return self._record(run, Status(state, detail), ordered=True)
+
+    def _record(self, run: Run, status: Status, *, ordered: bool = False) -> bool:
+        """Takes a run to the final state that it has reached by itself or as `ordered`. False if it is somewhere else meanwhile."""
+        # First, since it may make the room that the record of the end takes.
+        self._tidy(run, ended=True)
+        lines = self._last_lines(run) if status.state is RunState.FAILED else ()
+        error = "" if ordered else named_error(lines)
+        detail = f"{status.detail} In its log: {error}".strip() if error else status.detail
+        moved = self.store.move(run, status.state, detail=detail, last_log_lines=tuple(lines[-LAST_LINES:]))
+        self.ended.pop(run.id, None)
+        return moved
 
     def read_log(self, run: Run, offset: int) -> bytes:
         """What lies with its files where this trainer has no such launcher. Raises LauncherUnavailable: its cluster is away."""
@@ -169,6 +189,9 @@ class TrainingRuns:
         with self.starting:
             if self.get(run.id).state is not RunState.QUEUED:
                 return
+            if ended := self.ended.get(run.id):
+                self._record(run, ended, ordered=True)
+                return
             try:
                 job = self.jobs.build(run.id, run.spec)
                 self.jobs.prepare(job, run.spec)
@@ -185,15 +208,13 @@ class TrainingRuns:
 
     def _refresh(self, run: Run) -> None:
         status = self._launcher(run.spec.launcher).status(run.handle, self.jobs.files(run.id))
-        self._tidy(run, ended=status.state.is_final)
-        # Whoever ends the run says what has become of it.
         if not status.state.is_final:
+            self._tidy(run, ended=False)
             self.store.note(run, status.detail)
+        # Whoever ends the run says what has become of it.
         elif run.id not in self.ending:
-            lines = self._last_lines(run) if status.state is RunState.FAILED else ()
-            error = named_error(lines)
-            detail = f"{status.detail} In its log: {error}".strip() if error else status.detail
-            self.store.move(run, status.state, detail=detail, last_log_lines=tuple(lines[-LAST_LINES:]))
+            ended = self.ended.get(run.id)
+            self._record(run, ended or status, ordered=ended is not None)
 
     def _tidy(self, run: Run, *, ended: bool) -> None:
         try:
