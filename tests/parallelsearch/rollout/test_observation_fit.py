@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parallelsearch.protocol.observations import Layout
+from parallelsearch.protocol.observations import LONGEST_WORD, Layout, count_words, cut_words
 from parallelsearch.rollout.observation_fit import render_observation
 from parallelsearch.rollout.settings import ObservationSettings
 from parallelsearch.rollout.types import Passage, SubQueryResult
@@ -110,3 +110,45 @@ def test_an_observation_keeps_budget_tags_and_sub_queries(results, budget, layou
 @pytest.mark.parametrize("layout", list(Layout))
 def test_no_passage_at_all_is_an_empty_observation(layout):
     assert render([SubQueryResult("q", ())], layout=layout).text == "\n\n<information></information>\n\n"
+
+
+class CharacterCounter(WordCounter):
+    """About what a tokenizer makes of scripts without blanks."""
+
+    async def count(self, text):
+        return len(text)
+
+
+UNSPACED = [
+    "莫奈是法国画家，生于一八四〇年。",
+    "モネはフランスの画家である。",
+    "โกลดมอแนเป็นจิตรกร",
+    "https://example.org/a/b?c=d&e=f/",
+]
+
+
+@pytest.mark.parametrize("sentence", UNSPACED)
+@pytest.mark.parametrize("budget", [300, 1_000, 3_000])
+def test_text_without_blanks_is_cut_to_the_budget_and_not_left_out(sentence, budget):
+    passages = tuple(Passage(str(number), "T", f"{number}" + sentence * 200) for number in range(3))
+    results = [SubQueryResult("q", passages)]
+    text = asyncio.run(render_observation(results, ObservationSettings(), CharacterCounter(), budget=budget)).text
+    assert budget / 2 < len(text) <= budget
+    for passage in passages:
+        line = next(line for line in text.split("\n") if f") {passage.id}" in line)
+        assert len(line) > budget / 6
+        assert passage.text.startswith(line.partition(") ")[2].removesuffix("</information>"))
+
+
+@given(st.lists(st.text(alphabet="ab莫 \n", max_size=120), max_size=5), st.integers(0, 12))
+def test_a_cut_is_a_beginning_of_so_many_words(pieces, words):
+    text = " ".join(pieces)
+    cut = cut_words(text, words)
+    assert " ".join(text.split()).startswith(cut)
+    assert count_words(cut) == min(words, count_words(text))
+    assert cut_words(cut, words) == cut
+
+
+@given(st.lists(st.text(alphabet="ab", min_size=1, max_size=LONGEST_WORD), max_size=20), st.integers(0, 20))
+def test_text_with_blanks_is_cut_between_words(words, number):
+    assert cut_words("  ".join(words), number) == " ".join(words[:number])

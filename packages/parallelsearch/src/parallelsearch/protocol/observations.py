@@ -15,6 +15,8 @@ from parallelsearch.rollout.types import Passage, SubQueryResult
 
 OPEN, CLOSE = f"\n\n<{INFORMATION}>", f"</{INFORMATION}>\n\n"
 TITLE_WORDS, LABEL_WORDS = 40, 60
+LONGEST_WORD = 32
+"""Characters. Text without blanks (Chinese, Japanese, Thai, an address) counts and is cut as words of this length."""
 MALFORMED_HINT = (
     "This was neither a search nor an answer. To search, write the query inside search tags. "
     "To answer, write the answer inside answer tags."
@@ -34,7 +36,26 @@ def wrap(body: str) -> str:
 
 
 def cut_words(text: str, words: int) -> str:
-    return " ".join(text.split(None, words)[:words])
+    """The first `words` words, single blanks between them."""
+    found = text.split(None, words)[:words]
+    if not any(len(word) > LONGEST_WORD for word in found):
+        return " ".join(found)
+    kept = []
+    for word in found:
+        kept.append(word[: words * LONGEST_WORD])
+        words -= _length(word)
+        if words <= 0:
+            break
+    return " ".join(kept)
+
+
+def count_words(text: str) -> int:
+    """As `cut_words` counts them."""
+    return sum(map(_length, text.split()))
+
+
+def _length(word: str) -> int:
+    return -(-len(word) // LONGEST_WORD)
 
 
 def passage_line(number: int, passage: Passage, words: int, special_tokens: Sequence[str] = ()) -> str:

@@ -58,7 +58,7 @@ class Step:
         return self.stop_reason is not None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Exchange:
     """A turn's place in the context: what the policy wrote, and the observation that followed, which may shrink."""
 
@@ -90,7 +90,6 @@ class SearchEnvironment:
         self._observer = observer or RolloutObserver()
         self._exchanges: list[_Exchange] = []
         self._searched: set[str] = set()
-        self._shown: set[str] = set()
         self._no_more_searches = False
 
     @property
@@ -187,13 +186,12 @@ class SearchEnvironment:
         exchange.results = batch.results
         budget = self.settings.observation.budget(len(batch.results))
         exchange.observation = await self._render(exchange, budget)
-        self._shown.update(passage.id for result in batch.results for passage in result.passages)
         return await self._continue(exchange, turn)
 
     async def _render(self, exchange: _Exchange, budget: int) -> Rendered:
-        return await render_observation(
-            exchange.results, self.settings.observation, self._counter, budget=budget, shown=self._shown
-        )
+        before = self._exchanges[: self._exchanges.index(exchange)]
+        shown = frozenset[str]().union(*(earlier.observation.shown for earlier in before))
+        return await render_observation(exchange.results, self.settings.observation, self._counter, budget=budget, shown=shown)
 
     async def _continue(self, exchange: _Exchange, turn: Turn) -> Step:
         """Makes room for the next generation, or ends the rollout if there is none to be made."""

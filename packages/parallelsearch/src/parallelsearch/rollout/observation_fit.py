@@ -9,17 +9,18 @@ from parallelsearch.protocol import observations
 from parallelsearch.protocol.observations import CLOSE, OPEN, Layout
 from parallelsearch.rollout.interfaces import TokenCounter
 from parallelsearch.rollout.settings import ObservationSettings
-from parallelsearch.rollout.types import SubQueryResult
+from parallelsearch.rollout.types import Passage, SubQueryResult
 
 MAX_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """An observation and its length in tokens."""
+    """An observation, its length in tokens, and the ids of the passages of which text can be read in it."""
 
     text: str
     tokens: int
+    shown: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +32,27 @@ class _Group:
     words: int
     passages: int
     labelled: bool
-    shown: frozenset[str]
 
-    def lines(self, special_tokens: Sequence[str]) -> list[str]:
-        cut = SubQueryResult(self.result.query, self.result.passages[: self.passages])
+    @property
+    def kept(self) -> tuple[Passage, ...]:
+        return self.result.passages[: self.passages]
+
+    def lines(self, shown: Collection[str], special_tokens: Sequence[str]) -> list[str]:
+        cut = SubQueryResult(self.result.query, self.kept)
         return observations.group_lines(
-            self.number, cut, self.words, labelled=self.labelled, shown=self.shown, special_tokens=special_tokens
+            self.number, cut, self.words, labelled=self.labelled, shown=shown, special_tokens=special_tokens
         )
 
     def smaller(self, tokens: int, share: int) -> _Group:
         """A cap that should bring `tokens` down to `share`; at least one word or one passage fewer each time."""
         ratio = share / max(tokens, 1)
-        longest = max((len(passage.text.split()) for passage in self.result.passages[: self.passages]), default=0)
+        longest = max((observations.count_words(passage.text) for passage in self.kept), default=0)
         words, passages = min(self.words, longest), self.passages
         if words > 0:
             words = max(min(words - 1, int(words * ratio)), 0)
         else:
             passages = max(min(passages - 1, int(passages * ratio)), 0)
-        return _Group(self.number, self.result, words, passages, self.labelled, self.shown)
+        return _Group(self.number, self.result, words, passages, self.labelled)
 
     @property
     def smallest(self) -> bool:
@@ -69,36 +73,32 @@ async def render_observation(
     """
     if settings.layout is Layout.PAPER:
         return await _render_paper(results, settings, counter, budget)
-    groups = _groups(results, settings, shown if settings.layout is Layout.COMPACT else ())
-    text = _text(groups, settings)
-    tokens = await counter.count(text)
-    for _ in range(MAX_ROUNDS):
-        if tokens <= budget or all(group.smallest for group in groups):
-            break
-        groups = await _shrink(groups, settings, counter, budget)
-        text = _text(groups, settings)
-        tokens = await counter.count(text)
-    return Rendered(text, tokens)
-
-
-def _groups(results: Sequence[SubQueryResult], settings: ObservationSettings, shown: Collection[str]) -> list[_Group]:
     words, labelled = settings.words(len(results)), len(results) > 1
-    seen, groups = set(shown), []
-    for number, result in enumerate(results, start=1):
-        groups.append(_Group(number, result, words, len(result.passages), labelled, frozenset(seen)))
-        if settings.layout is Layout.COMPACT:
-            seen.update(passage.id for passage in result.passages)
-    return groups
+    groups = [_Group(number, result, words, len(result.passages), labelled) for number, result in enumerate(results, start=1)]
+    for rounds_left in range(MAX_ROUNDS, -1, -1):
+        parts = _parts(groups, settings, shown)
+        text = observations.wrap("\n".join(part for part in parts if part))
+        tokens = await counter.count(text)
+        if tokens <= budget or not rounds_left or all(group.smallest for group in groups):
+            break
+        groups = await _shrink(groups, parts, counter, budget)
+    return Rendered(text, tokens, frozenset(passage.id for group in groups if group.words for passage in group.kept))
 
 
-def _text(groups: Sequence[_Group], settings: ObservationSettings) -> str:
-    lines = [line for group in groups for line in group.lines(settings.special_tokens)]
-    return observations.wrap("\n".join(lines))
+def _parts(groups: Sequence[_Group], settings: ObservationSettings, shown: Collection[str]) -> list[str]:
+    """The lines of each group. In `compact` a passage is only referred to where its text stands further up."""
+    seen = set(shown) if settings.layout is Layout.COMPACT else set[str]()
+    parts = []
+    for group in groups:
+        parts.append("\n".join(group.lines(seen, settings.special_tokens)))
+        if settings.layout is Layout.COMPACT and group.words:
+            seen.update(passage.id for passage in group.kept)
+    return parts
 
 
-async def _shrink(groups: Sequence[_Group], settings: ObservationSettings, counter: TokenCounter, budget: int) -> list[_Group]:
+async def _shrink(groups: Sequence[_Group], parts: Sequence[str], counter: TokenCounter, budget: int) -> list[_Group]:
     """Each group over its share gives way; a group under its share leaves the rest to the others."""
-    counts = [await counter.count("\n".join(group.lines(settings.special_tokens))) for group in groups]
+    counts = [await counter.count(part) for part in parts]
     left = budget - await counter.count(OPEN + CLOSE) - len(groups)
     share, waiting = 0, sorted(counts)
     for position, count in enumerate(waiting):
