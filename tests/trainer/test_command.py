@@ -7,7 +7,7 @@ import pytest
 from openrlhf_reading import PATHS, VERSIONS, parse
 
 from parallelsearch.schemas.training import SPEC
-from trainer.command import openrlhf_command
+from trainer.command import most_steps, openrlhf_command
 
 
 def command(version="0.11.2", kind="reinforcement", **changes):
@@ -122,3 +122,38 @@ def test_weights_and_biases_is_logged_to_with_the_key_of_the_environment(openrlh
 
 def test_the_same_specification_gives_the_same_command():
     assert command() == command()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_numbers_reach_openrlhf_as_they_are(openrlhf_sources, version):
+    odd = {"learning_rate": 1.2345678901e-07, "critic_learning_rate": 0.123456789012, "kl_coefficient": 1.00000001}
+    spec = {**odd, "algorithm": "ppo", "steps": 1_000, "prompts_per_step": 1_000, "checkpoints": {"every_steps": 1_234_567}}
+    rollout, resources = {"temperature": 0.7000001}, {"vllm_memory": 0.9876543}
+    parsed, _ = parse(openrlhf_sources, version, command(version, **spec, rollout=rollout, resources=resources))
+
+    assert parsed["actor"]["adam"]["lr"] == odd["learning_rate"]
+    assert parsed["critic"]["adam"]["lr"] == odd["critic_learning_rate"]
+    assert parsed["algo"]["kl"]["init_coef"] == odd["kl_coefficient"]
+    assert parsed["rollout"]["temperature"] == rollout["temperature"]
+    assert parsed["vllm"]["gpu_memory_utilization"] == resources["vllm_memory"]
+    assert parsed["ckpt"]["save_steps"] == 1_234_567
+
+
+@pytest.mark.parametrize(
+    ("version", "rows", "changes", "steps"),
+    [
+        ("0.11.2", 64, {}, 1),
+        ("0.11.2", 63, {}, 0),
+        ("0.11.2", 40, {"epochs": 2}, 1),
+        ("0.11.2", 39, {"epochs": 2}, 1),
+        ("0.11.2", 31, {"epochs": 3}, 1),
+        ("0.11.2", 15, {"epochs": 5}, 0),
+        ("0.11.2", 15, {"epochs": 8}, 1),
+        ("0.11.2", 31, {"epochs": 3, "resources": {"gpus_per_node": 2}}, 0),
+        ("0.10.4", 64, {}, 1),
+        ("0.10.4", 63, {"epochs": 9}, 0),
+    ],
+)
+def test_the_steps_of_a_cold_start_are_counted_as_openrlhf_makes_them(version, rows, changes, steps):
+    spec = SPEC.validate_python({"kind": "supervised", "name": "small", "model": "m", "data": "d", "batch": 64, **changes})
+    assert most_steps(spec, rows, version) == steps

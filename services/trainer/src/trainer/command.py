@@ -65,6 +65,15 @@ def openrlhf_command(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths, 
             return [*launch, *_supervised(spec, paths), *tracking]
 
 
+def most_steps(spec: SupervisedSpec, rows: int, version: Version) -> int:
+    """How many steps OpenRLHF makes of a cold start whose rows are all short enough. Of an epoch only whole micro batches of all
+    GPUs count; 0.10.4 begins with fewer rows than a batch in no case."""
+    if version == "0.10.4" and rows < spec.batch:
+        return 0
+    share = spec.micro_batch * spec.resources.gpus_per_node
+    return rows // share * spec.epochs // (spec.batch // share)
+
+
 def _reinforcement(spec: ReinforcementSpec, paths: RunPaths, version: Version) -> list[str]:
     rollouts = spec.prompts_per_step * spec.samples_per_prompt
     return [
@@ -220,5 +229,5 @@ def _flags(*pairs: tuple[str, object]) -> list[str]:
         if value is True:
             arguments.append(f"--{name}")
         elif value is not False:
-            arguments += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+            arguments += [f"--{name}", str(value)]
     return arguments

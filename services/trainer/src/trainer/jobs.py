@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import parallelsearch
 from parallelsearch.errors import InvalidInput
 from parallelsearch.schemas.training import SPEC, CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
-from trainer.command import RunPaths, openrlhf_command
+from trainer.command import RunPaths, most_steps, openrlhf_command
 from trainer.data.judge import judge_cold_start, judge_prompts
 from trainer.imports import check_function
 from trainer.labels import PromptRow
@@ -71,11 +71,11 @@ class JobBuilder:
         """
         data = self._data(spec.data, "data")
         if isinstance(spec, SupervisedSpec):
-            rows = judge_cold_start(data, "data")
-            if rows is not None and rows * spec.epochs < spec.batch:
+            rows, version = judge_cold_start(data, "data"), self.settings.openrlhf_version
+            if rows is not None and most_steps(spec, rows, version) == 0:
                 raise InvalidInput(
-                    f"batch: {spec.epochs} x {rows} rows of {data.name} are fewer than a batch of {spec.batch}, "
-                    "so that not one step would be made; take a smaller batch or more rows."
+                    f"batch: OpenRLHF {version} would make not one step of {spec.epochs} x {rows} rows of {data.name} with a batch "
+                    f"of {spec.batch}, in whole micro batches of {spec.micro_batch}; take a smaller batch or more rows."
                 )
             return
         place, field = spec.evaluation.data, "evaluation.data"
@@ -96,12 +96,11 @@ class JobBuilder:
         run_id = spec.checkpoints.resume_from
         if run_id is None or not (path := self.folder(run_id) / SPEC_FILE).is_file():
             return
-        earlier = _earlier(path, run_id)
-        for name in KEPT_BY_RESUMED:
-            was, is_now = getattr(earlier, name, None), getattr(spec, name, None)
-            if was != is_now:
+        was, is_now = _kept(_earlier(path, run_id)), _kept(spec)
+        for name in was:
+            if was[name] != is_now[name]:
                 raise InvalidInput(
-                    f"checkpoints.resume_from: run {run_id} has {name} {_said(was)}, this one {_said(is_now)}; "
+                    f"checkpoints.resume_from: run {run_id} has {name} {_said(was[name])}, this one {_said(is_now[name])}; "
                     "a run that goes on with another keeps it."
                 )
 
@@ -185,6 +184,12 @@ def _earlier(path: Path, run_id: str) -> ReinforcementSpec | SupervisedSpec:
         return SPEC.validate_json(path.read_bytes())
     except ValidationError:
         raise InvalidInput(f"checkpoints.resume_from: run {run_id} was taken by another version of the trainer.") from None
+
+
+def _kept(spec: ReinforcementSpec | SupervisedSpec) -> dict[str, object]:
+    """The state of an optimizer is cut into a part for each GPU."""
+    gpus = spec.resources.nodes * spec.resources.gpus_per_node
+    return {name: getattr(spec, name, None) for name in KEPT_BY_RESUMED} | {"GPUs": gpus}
 
 
 def _said(value: object) -> str:
