@@ -168,8 +168,8 @@ def invalid_body(message: str) -> Response:
 
 
 def http_problem(error: HTTPException) -> Response:
-    if is_unreadable(error):
-        return invalid_body("is not JSON in UTF-8")
+    if error.status_code == 400:  # from starlette, of a form that it cannot read, or from FastAPI
+        return invalid_body("is not JSON in UTF-8" if is_unreadable(error) else f"cannot be read: {error.detail}")
     title = TITLES.get(error.status_code, "HTTP error")
     code = title.lower().replace(" ", "-")
     response = problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))

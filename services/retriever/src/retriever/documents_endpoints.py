@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -67,14 +69,11 @@ async def upload(request: Request, name: str, files: list[UploadFile]) -> Accept
     for document, _ in checked:
         if any(record.source == document and record.root != str(uploads.resolve()) for record in records):
             raise HTTPException(409, f"{document} is in the index already, from another folder. Upload it under another name.")
-    for document, file in checked:
-        try:
-            await asyncio.to_thread(_keep, uploads, document, file.file)
-        except Unreadable as error:
-            raise HTTPException(415, f"{document}: it {error}.") from None
-        except OSError as error:
-            said = f"{document} cannot be kept: {uploads}: {error.strerror}."
-            raise HTTPException(507, f"{said} Let the retriever write there, or set RETRIEVER_INDEXES.") from None
+    try:
+        await asyncio.to_thread(_keep, uploads, [(document, file.file) for document, file in checked])
+    except OSError as error:
+        said = f"The documents cannot be kept: {uploads}: {error.strerror}."
+        raise HTTPException(507, f"{said} Let the retriever write there, or set RETRIEVER_INDEXES.") from None
     work = state["jobs"].add(_sync(state, name, folder))
     return AcceptedModel(name=name, documents=[document for document, _ in checked], work=work)
 
@@ -124,7 +123,11 @@ async def remove(request: Request, name: str, document: str) -> AcceptedModel:
     folder = _writable(request, state, name)
     records = await asyncio.to_thread(_records, folder)
     record = next((record for record in records if record.source == document), None)
-    uploaded = _is_file_name(document) and await asyncio.to_thread(_unlinked, uploads_of(folder) / document)
+    try:
+        uploaded = _is_file_name(document) and await asyncio.to_thread(_unlinked, uploads_of(folder) / document)
+    except OSError as error:
+        said = f"{document} cannot be removed: {uploads_of(folder)}: {error.strerror}."
+        raise HTTPException(507, f"{said} Let the retriever write there.") from None
     if not uploaded and record is None:
         raise NotFound(f"The index {name} has no document {document}.")
     if record is None or record.root == str(uploads_of(folder).resolve()):
@@ -160,22 +163,23 @@ def _document_name(name: str) -> str:
     return name
 
 
-def _keep(uploads: Path, document: str, content: IO[bytes]) -> None:
-    """Writes the file beside its place, looks at its content, and moves it there.
-
-    Raises:
-        Unreadable: the content is not what the name says.
-    """
+def _keep(uploads: Path, files: Sequence[tuple[str, IO[bytes]]]) -> None:
+    """Writes each file beside its place, looks at its content, and moves them there: all, or none where one is refused."""
     uploads.mkdir(parents=True, exist_ok=True)
-    descriptor, staged = tempfile.mkstemp(prefix=".upload-", dir=uploads)
-    path = Path(staged)
-    try:
-        with os.fdopen(descriptor, "wb") as target:
-            shutil.copyfileobj(content, target)
-        check_content(path, format_of(document) or Format.TEXT)
-        path.replace(uploads / document)
-    finally:
-        path.unlink(missing_ok=True)
+    staged: dict[str, Path] = {}
+    with ExitStack() as leftovers:
+        for document, content in files:
+            descriptor, path = tempfile.mkstemp(prefix=".upload-", dir=uploads)
+            staged[document] = Path(path)
+            leftovers.callback(staged[document].unlink, missing_ok=True)
+            with os.fdopen(descriptor, "wb") as target:
+                shutil.copyfileobj(content, target)
+            try:
+                check_content(staged[document], format_of(document) or Format.TEXT)
+            except Unreadable as error:
+                raise HTTPException(415, f"{document}: it {error}.") from None
+        for document, kept in staged.items():
+            kept.replace(uploads / document)
 
 
 def _records(folder: Path) -> list[DocumentRecord]:
@@ -200,7 +204,7 @@ def _listed(record: DocumentRecord, uploads: str) -> DocumentModel:
 def _unlinked(path: Path) -> bool:
     try:
         path.unlink()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
     return True
 

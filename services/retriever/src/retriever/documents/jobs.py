@@ -43,7 +43,6 @@ class DocumentJobs:
     _last: dict[str, WorkModel] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
-    _process: asyncio.subprocess.Process | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="document-jobs")
@@ -53,10 +52,6 @@ class DocumentJobs:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            await asyncio.wait_for(self._process.wait(), _GRACE_S)
 
     def add(self, job: Job) -> WorkModel:
         """Raises Overloaded where too many wait."""
@@ -84,8 +79,10 @@ class DocumentJobs:
             code, said = await asyncio.wait_for(self._command(job), TIMEOUT_S)
             if code == 0:
                 await self.reload(job.index)
-        except (ParallelSearchError, OSError, TimeoutError) as error:
-            code, said = 1, str(error) or type(error).__name__
+        except ParallelSearchError as error:
+            code, said = 1, error.detail
+        except Exception as error:  # noqa: BLE001  # whatever it is, the changes behind this one are made
+            code, said = 1, f"{type(error).__name__}: {error}"
         if any(waiting.index == job.index for waiting in self._waiting):
             self._last[job.index] = WorkModel(state="queued")
         else:
@@ -95,7 +92,7 @@ class DocumentJobs:
     async def _command(self, job: Job) -> tuple[int, str]:
         """Exit code and last words. A process group of its own, so that its readers end with it."""
         command = [sys.executable, "-m", "retriever", "index", *job.arguments]
-        self._process = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
@@ -103,9 +100,20 @@ class DocumentJobs:
             start_new_session=True,
             env={**os.environ, **self.environment},
         )
-        assert self._process.stderr is not None
+        assert process.stderr is not None
         lines: deque[str] = deque(maxlen=_LAST_LINES)
-        async for line in self._process.stderr:
-            lines.append(line.decode("utf-8", "replace").strip())
-        code = await self._process.wait()
+        try:
+            async for line in process.stderr:
+                lines.append(line.decode("utf-8", "replace").strip())
+            code = await process.wait()
+        finally:
+            await _ended(process)
         return code, " ".join(line.removeprefix("[index] ") for line in lines)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Ends what runs still, with all that it started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.wait_for(process.wait(), _GRACE_S)
