@@ -208,7 +208,7 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
         path = folder / manifest.version / expected.name
         again = f"Restore the file, or build the index again: parallelsearch index build CORPUS --out {folder}"
         try:
-            if (size := path.stat().st_size) != expected.bytes:
+            if path.is_file() and (size := path.stat().st_size) != expected.bytes:
                 raise IndexMismatch(f"{path} has {size} bytes; the manifest says {expected.bytes}. {again}")
             found = record(path)
         except (FileNotFoundError, NotADirectoryError):
