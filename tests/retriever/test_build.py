@@ -12,10 +12,13 @@ from retriever.index.build import build
 from retriever.index.manifest import read_manifest
 from retriever.index.opened import open_index
 from retriever.index.plan import BuildPlan
+from retriever.index.verified import STAMP_FILE
 
 
 def snapshot(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Every file but what remembers that they were compared."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != STAMP_FILE)
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +180,37 @@ def test_an_unknown_encoder_is_told():
         resolve("no such encoder")
 
 
-def test_a_damaged_index_is_built_again_from_the_same_input(built, tmp_path, minilm):
-    (built / read_manifest(built).version / "vectors.npy").unlink()
+def change_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", ["gone", "a byte"])
+@pytest.mark.parametrize("name", ["passages.jsonl", "offsets.u64", "vectors.npy"])
+def test_a_damaged_index_is_built_again_from_the_same_input(built, tmp_path, minilm, name, damage, capsys):
+    before = snapshot(built)
+    path = built / read_manifest(built).version / name
+    path.unlink() if damage == "gone" else change_a_byte(path)
     build(BuildPlan((tmp_path / "corpus.jsonl",), built, minilm))
+    after = snapshot(built)
+    assert {path: content for path, content in after.items() if path.name != "manifest.json"} == {
+        path: content for path, content in before.items() if path.name != "manifest.json"
+    }
+    assert f"what is published is damaged, so all is built anew: {path}" in capsys.readouterr().err
     assert len(open_index(built).corpus) == 6
+
+
+def test_a_version_that_is_there_is_not_replaced_by_the_same_from_other_files(built, tmp_path, minilm):
+    """It may be the one that is served, which a process that is killed in between would leave without its files."""
+    before = read_manifest(built)
+    places = {path.name: path.stat().st_ino for path in (built / before.version).iterdir()}
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps(json.loads(line), indent=None, separators=(" , ", " : ")) for line in corpus.open()))
+    after = build(BuildPlan((corpus,), built, minilm))
+    assert after.fingerprint == before.fingerprint
+    assert after.sources != before.sources
+    kept = {path.name: path.stat().st_ino for path in (built / after.version).iterdir() if path.name in places}
+    assert {name for name in places if kept[name] != places[name]} == {"manifest.json"}
+    assert (built / after.version / "manifest.json").read_bytes() == (built / "manifest.json").read_bytes()
+    open_index(built).close()

@@ -53,6 +53,22 @@ def test_milvus_finds_what_the_flat_index_finds(milvus_folder, address, client, 
     assert len({passage["id"] for passage in everything}) == len(everything) == read_manifest(milvus_folder).passages
 
 
+def test_vectors_that_are_in_milvus_already_are_left_there(milvus_folder, address, minilm, capsys):
+    from retriever.index.milvus import drop, holds
+
+    corpus = milvus_folder.parent / "corpus.jsonl"
+    again = corpus.with_name("reformatted.jsonl")
+    again.write_text(corpus.read_text().replace('", "', '" , "'))
+    before = read_manifest(milvus_folder)
+    for source in (again, corpus):
+        assert build(BuildPlan((source,), milvus_folder, minilm, "milvus", milvus=address)).fingerprint == before.fingerprint
+    assert "filling the Milvus collection" not in capsys.readouterr().err
+    drop(address, before.version)
+    build(BuildPlan((corpus,), milvus_folder, minilm, "milvus", milvus=address))
+    assert "filling the Milvus collection" in capsys.readouterr().err
+    assert holds(address, before.version, before.passages)
+
+
 def test_a_process_whose_environment_names_the_file_opens_it(address):
     """pymilvus reads the variable by itself when it is imported, which only a new process does."""
     script = "import os, retriever.index.milvus as milvus; print(os.environ['MILVUS_URI'], milvus.TIMEOUT_S)"

@@ -20,6 +20,7 @@ from retriever.index.build import build
 from retriever.index.manifest import read_manifest, verify_files
 from retriever.index.opened import open_index
 from retriever.index.plan import BuildPlan
+from retriever.index.verified import STAMP_FILE
 
 
 class Killed(BaseException):
@@ -209,7 +210,7 @@ def content(out):
     for varies in ("built_at", "build_seconds"):
         manifest.pop(varies)
     data = out / manifest["version"]
-    return manifest, {path.name: path.read_bytes() for path in data.iterdir() if path.name != "manifest.json"}
+    return manifest, {path.name: path.read_bytes() for path in data.iterdir() if path.name not in {"manifest.json", STAMP_FILE}}
 
 
 @pytest.mark.e2e  # half a minute

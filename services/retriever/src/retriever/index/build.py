@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from parallelsearch.errors import ConfigurationError
+from parallelsearch.errors import ConfigurationError, IndexMismatch
 from retriever.corpus.store import CorpusStore
+from retriever.documents.changes import Replace
 from retriever.documents.document_set import DocumentSet
 from retriever.encoders.identity import Encoder, Vectors
 from retriever.encoders.lazy import LazyEncoder
@@ -23,7 +24,7 @@ from retriever.index.known import KnownVectors
 from retriever.index.manifest import VECTORS_FILE, FileRecord, Manifest, read_manifest
 from retriever.index.passage_files import PassageFiles
 from retriever.index.plan import BuildPlan, CorpusSource
-from retriever.index.progress import say
+from retriever.index.progress import Progress, say
 from retriever.index.publication import describe, file_names, publish_version
 from retriever.index.staging import (
     DATA_FOLDER,
@@ -34,6 +35,7 @@ from retriever.index.staging import (
     sync_files,
     with_settled_precision,
 )
+from retriever.index.verified import verify_once
 
 _RECALL_QUERIES = 256
 
@@ -44,18 +46,20 @@ def build(plan: BuildPlan) -> Manifest:
     Raises:
         CorpusError: a corpus row is broken; the message names file and line. Nothing is published.
         ConfigurationError: the folder cannot be used, or another build works in it.
+        IndexMismatch: the documents of a version that is damaged were to be changed.
     """
     started = time.monotonic()
     if plan.kind == "milvus" and plan.milvus is None:
         raise ConfigurationError("An index of kind milvus needs MILVUS_URI, or --milvus-uri: where its vectors go.")
     with only_builder(plan.out):
         published = _published(plan.out)
-        source = _source(plan, published)
+        whole = _whole(plan, published)
+        source = _source(plan, whole)
         records = source.identify()
-        if published is not None and _is_current(plan, records, published):
-            say(f"{plan.out} is up to date: {published.passages:,} passages, fingerprint {published.fingerprint}. Nothing to do.")
+        if whole is not None and _is_current(plan, records, whole):
+            say(f"{plan.out} is up to date: {whole.passages:,} passages, fingerprint {whole.fingerprint}. Nothing to do.")
             discard_staging(plan, records)
-            return published
+            return whole
         plan = with_settled_precision(plan, records)
         staging = staging_of(plan, records)
         data = staging / DATA_FOLDER
@@ -63,7 +67,7 @@ def build(plan: BuildPlan) -> Manifest:
         encoder = LazyEncoder(plan.encoder, plan.precision, plan.running)
         corpus = CorpusStore(data)
         blocks = Blocks(staging, len(corpus), plan.block_passages)
-        known = _known(plan, published)
+        known = _known(plan, whole)
         encode_blocks(blocks, corpus, encoder, known)
         if known is not None:
             known.close()
@@ -90,6 +94,21 @@ def _published(out: Path) -> Manifest | None:
         return read_manifest(out)
     except ConfigurationError:
         return None
+
+
+def _whole(plan: BuildPlan, published: Manifest | None) -> Manifest | None:
+    """What is published, if its files are what they were; of a damaged version nothing is used again."""
+    if published is None:
+        return None
+    try:
+        with Progress(f"checking {plan.out}"):
+            verify_once(plan.out, published)
+    except IndexMismatch as error:
+        if plan.change is not None and not isinstance(plan.change, Replace):
+            raise
+        say(f"what is published is damaged, so all is built anew: {error.detail}")
+        return None
+    return published
 
 
 def _source(plan: BuildPlan, published: Manifest | None) -> CorpusSource:
@@ -120,13 +139,13 @@ def _is_current(plan: BuildPlan, sources: tuple[FileRecord, ...], manifest: Mani
         plan.kind,
         plan.lexical,
     )
-    paths = [(plan.out / manifest.version / file.name, file.bytes) for file in manifest.files]
-    whole = all(path.exists() and path.stat().st_size == size for path, size in paths)
-    if plan.milvus is not None and manifest.kind == "milvus":
-        from retriever.index import milvus  # takes seconds to import, and only this kind needs it
+    if not (same_input and same_rules):
+        return False
+    if plan.milvus is None or manifest.kind != "milvus":
+        return True
+    from retriever.index import milvus  # takes seconds to import, and only this kind needs it
 
-        whole = whole and milvus.holds(plan.milvus, manifest.version)
-    return same_input and same_rules and whole
+    return milvus.holds(plan.milvus, manifest.version, manifest.passages)
 
 
 def _queries(corpus: CorpusStore, encoder: Encoder) -> Vectors:

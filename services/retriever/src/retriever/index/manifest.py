@@ -176,7 +176,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def publish(folder: Path, manifest: Manifest) -> None:
-    """Makes `manifest` the one that is served, in one step that a crash cannot halve."""
+    """Makes `manifest` that of `folder` (of an index: the one that is served), in one step that a crash cannot halve."""
     staged = folder / f"{MANIFEST_FILE}.new"
     write_manifest(staged, manifest)
     staged.replace(folder / MANIFEST_FILE)

@@ -63,9 +63,13 @@ def fill(address: MilvusAddress, version: str, blocks: Blocks, dimension: int) -
         client.flush(name, timeout=LOAD_TIMEOUT_S)
 
 
-def holds(address: MilvusAddress, version: str) -> bool:
+def holds(address: MilvusAddress, version: str, rows: int) -> bool:
+    """Whether the collection of a version is there, with so many vectors."""
+    name = collection_of(version)
     with _client(address) as client:
-        return bool(client.has_collection(collection_of(version), timeout=TIMEOUT_S))
+        if not client.has_collection(name, timeout=TIMEOUT_S):
+            return False
+        return int(client.get_collection_stats(name, timeout=TIMEOUT_S)["row_count"]) == rows
 
 
 def drop(address: MilvusAddress, version: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from parallelsearch.errors import IndexMismatch
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
 from retriever.documents.records import read_records
 from retriever.index.blocks import Blocks
@@ -30,6 +31,7 @@ from retriever.index.manifest import (
 from retriever.index.plan import BuildPlan, CorpusSource
 from retriever.index.progress import Progress
 from retriever.index.staging import DATA_FOLDER
+from retriever.index.verified import verify_once
 from retriever.index.versions import stale_versions, versions_before
 
 
@@ -82,22 +84,36 @@ def _before(published: Manifest | None, version: str) -> str:
     return published.previous if published.version == version else published.version
 
 
+def _is_there(out: Path, manifest: Manifest) -> bool:
+    try:
+        verify_once(out, manifest)
+    except IndexMismatch:
+        return False
+    return True
+
+
 def publish_version(plan: BuildPlan, staging: Path, blocks: Blocks, manifest: Manifest) -> None:
     """Moves the data into place, then the manifest, and removes the work folder and the versions that are too old.
 
+    A version that is there already, from other files of the same passages, say, stays as it is: it may be the one that is served.
     The version served before stays for processes that are opening it, and to go back to. Vectors that go to Milvus go there first,
     so that a manifest never names a collection that is not filled; and a collection goes before the folder that tells of it.
     """
     out, data, target = plan.out, staging / DATA_FOLDER, plan.out / manifest.version
     kept_by: MilvusAddress | None = plan.milvus if plan.kind == "milvus" else None
+    there = _is_there(out, manifest)
     if kept_by is not None:
         from retriever.index import milvus  # takes seconds to import, and only this kind needs it
 
-        milvus.fill(kept_by, manifest.version, blocks, manifest.dimension)
-    shutil.rmtree(target, ignore_errors=True)
-    write_manifest(data / MANIFEST_FILE, manifest)
-    data.rename(target)
-    sync_folder(out)
+        if not (there and milvus.holds(kept_by, manifest.version, blocks.rows)):
+            milvus.fill(kept_by, manifest.version, blocks, manifest.dimension)
+    if there:
+        publish(target, manifest)
+    else:
+        shutil.rmtree(target, ignore_errors=True)
+        write_manifest(data / MANIFEST_FILE, manifest)
+        data.rename(target)
+        sync_folder(out)
     publish(out, manifest)
     shutil.rmtree(staging)
     for version in stale_versions(out, versions_before(out, manifest)[: max(1, plan.keep)]):
