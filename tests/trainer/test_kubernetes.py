@@ -97,12 +97,18 @@ def test_pods_may_run_where_the_namespace_is_restricted(settings, tmp_path):
     assert [unrestricted(template["spec"]) for template in templates] == [[], [], [], []]
 
 
-def test_further_claims_can_only_be_read(settings, tmp_path):
-    settings = settings.model_copy(update={"inputs": {"hub": Path("/hub")}})
+@pytest.mark.parametrize("claim", ["hub", "runs", "shm", "hub.v1", "h" * 253])
+def test_further_claims_of_any_name_can_only_be_read(settings, tmp_path, claim):
+    settings = settings.model_copy(update={"inputs": {claim: Path("/hub"), "data": Path("/data")}})
     pod = job_manifest(a_job(tmp_path), settings)["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume.get("persistentVolumeClaim") for volume in pod["volumes"]}
+    mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
 
-    assert {"name": "hub", "persistentVolumeClaim": {"claimName": "hub", "readOnly": True}} in pod["volumes"]
-    assert {"name": "hub", "mountPath": "/hub", "readOnly": True} in pod["containers"][0]["volumeMounts"]
+    assert len(volumes) == len(pod["volumes"]) == len(mounts) == 4
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) for name in volumes)
+    for path, name in (("/hub", claim), ("/data", "data")):
+        assert mounts[path]["readOnly"]
+        assert volumes[mounts[path]["name"]] == {"claimName": name, "readOnly": True}
 
 
 def test_the_commands_exit_code_and_output_survive_the_shell_around_it(settings, tmp_path):

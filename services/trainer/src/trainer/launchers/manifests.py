@@ -107,9 +107,13 @@ def _labels(job: Job) -> dict[str, str]:
 def _pod(job: Job, settings: KubernetesSettings, command: list[str] | None, *, gpus: int) -> dict[str, Any]:
     limits = {"memory": settings.memory, "cpu": settings.cpu} | ({settings.gpu_resource: str(gpus)} if gpus else {})
     claims: list[dict[str, Any]] = [{"name": "runs", "persistentVolumeClaim": {"claimName": settings.claim}}]
-    claims += [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in settings.inputs]
+    # A volume's name may not be as long as a claim's, has no dots, and there is but one of it.
+    inputs = {f"input-{number}": given for number, given in enumerate(settings.inputs.items(), start=1)}
+    claims += [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}} for name, (claim, _) in inputs.items()
+    ]
     mounts: list[dict[str, Any]] = [{"name": "runs", "mountPath": str(settings.mount)}, {"name": "shm", "mountPath": "/dev/shm"}]
-    mounts += [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in settings.inputs.items()]
+    mounts += [{"name": name, "mountPath": str(path), "readOnly": True} for name, (_, path) in inputs.items()]
     # The user has no home in an image of others; what caches there may go to /tmp.
     environment = {"HOME": "/tmp", **job.environment}
     container: dict[str, Any] = {
