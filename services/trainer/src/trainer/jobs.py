@@ -173,6 +173,8 @@ class JobBuilder:
             "PYTHONPATH": os.pathsep.join([*map(str, sources), *([given] if given else [])]),
             "TRAINER_RUN_FOLDER": str(paths.folder),
             "TOKENIZERS_PARALLELISM": "false",
+            # Else what a run says is in its log some thousand bytes later, and of one that is killed never.
+            "PYTHONUNBUFFERED": "1",
         }
         if isinstance(spec, ReinforcementSpec):
             environment["TRAINER_RETRIEVER_URL"] = spec.retriever_url or self.settings.retriever_url

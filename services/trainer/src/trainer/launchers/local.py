@@ -99,7 +99,7 @@ class LocalLauncher:
     def _spawn(self, job: Job, gpus: str) -> str:
         command = ["/bin/sh", "-c", WRAPPER, str(job.folder.resolve() / EXIT_CODE), *job.command]
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_FOR_RUNS}
-        environment = {**inherited, **job.environment, RUN_ID: job.run_id, VISIBLE: gpus, "PYTHONUNBUFFERED": "1"}
+        environment = {**inherited, **job.environment, RUN_ID: job.run_id, VISIBLE: gpus}
         environment |= {name: value.format(run_id=job.run_id) for name, value in RAY.items()}
         with job.log.open("ab") as log:
             process = subprocess.Popen(
