@@ -22,12 +22,18 @@ def as_openrlhf_leaves_it(tmp_path: Path) -> Path:
     return folder
 
 
-def test_model_and_adapter_lie_beside_each_other(as_openrlhf_leaves_it: Path) -> None:
+@pytest.mark.parametrize("zero_stage", [2, 3])
+def test_model_and_adapter_lie_beside_each_other(as_openrlhf_leaves_it: Path, zero_stage: int) -> None:
     import torch
     from peft import PeftModel
+    from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
 
     folder = as_openrlhf_leaves_it
+    if zero_stage == 3:
+        weights = folder / "adapter_model.safetensors"
+        torch.save(load_file(weights), folder / "adapter_model.bin")
+        weights.unlink()
     merge_adapter(folder)
 
     assert not list(folder.glob("adapter_*"))

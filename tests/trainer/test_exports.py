@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from processes import wait_for
 from safetensors.numpy import save_file
 
@@ -32,6 +33,18 @@ def test_weights_that_end_early_are_not_whole(tmp_path, bytes_left):
     os.truncate(weights, bytes_left)
 
     assert not exports(tmp_path)[0].is_whole
+
+
+def test_an_adapter_of_either_form_is_a_whole_export(tmp_path):
+    for step, name in enumerate(("adapter_model.safetensors", "adapter_model.bin")):
+        weights = write(tmp_path, step) / "model.safetensors"
+        if name.endswith(".bin"):
+            torch.save({"w": torch.zeros(3)}, weights)
+        weights.rename(weights.with_name(name))
+        assert exports(tmp_path)[step].is_whole
+        size = weights.with_name(name).stat().st_size
+        os.truncate(weights.with_name(name), size - 1)
+        assert not exports(tmp_path)[step].is_whole
 
 
 def header(text):

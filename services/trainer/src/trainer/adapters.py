@@ -10,7 +10,8 @@ from pathlib import Path
 
 ADAPTER = "adapter"
 CONFIG = "adapter_config.json"
-FILES = (CONFIG, "adapter_model.safetensors", "README.md")
+FILES = (CONFIG, "adapter_model.safetensors", "adapter_model.bin", "README.md")
+"""Weights whose parts lay on several GPUs (`resources.zero_stage` 3) OpenRLHF writes as the latter."""
 
 
 def merge_adapter(folder: Path) -> None:

@@ -169,11 +169,13 @@ def _lora(lora: LoraSpec | None) -> list[str]:
 
 
 def _checkpoints(spec: ReinforcementSpec | SupervisedSpec, paths: RunPaths) -> list[str]:
+    """A cold start's models lie among the states that it could be resumed from, and OpenRLHF counts both."""
+    folders = 2 if isinstance(spec, SupervisedSpec) else 1
     return _flags(
         ("ckpt.path", paths.checkpoints),
         ("ckpt.save_steps", spec.checkpoints.every_steps),
         ("ckpt.save_hf", True),
-        ("ckpt.max_num", spec.checkpoints.keep),
+        ("ckpt.max_num", folders * spec.checkpoints.keep),
         ("ckpt.load_enable", paths.resumed is not None),
     )
 

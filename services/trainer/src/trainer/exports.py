@@ -15,7 +15,7 @@ from pathlib import Path
 _NAME = re.compile(r"(?:best_)?global_step(\d+)_hf")
 _HEADER_BYTES = 8
 _MAX_HEADER = 100_000_000
-WEIGHTS = ("model.safetensors", "adapter_model.safetensors", "pytorch_model.bin")
+WEIGHTS = ("model.safetensors", "adapter_model.safetensors", "adapter_model.bin", "pytorch_model.bin")
 SHARDS = "model.safetensors.index.json"
 NOT_AS_WRITTEN = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading JSON of another shape than expected raises."""
