@@ -37,6 +37,7 @@ def test_model_and_adapter_lie_beside_each_other(as_openrlhf_leaves_it: Path, ze
     merge_adapter(folder)
 
     assert not list(folder.glob("adapter_*"))
+    assert [path.name for path in (folder / ADAPTER).glob("adapter_model*")] == ["adapter_model.safetensors"]
     text = torch.tensor([[1, 2, 1, 2]])
     base = AutoModelForCausalLM.from_pretrained(folder.parent / "base", dtype=torch.float32)
     plain = base(text).logits

@@ -10,8 +10,9 @@ from pathlib import Path
 
 ADAPTER = "adapter"
 CONFIG = "adapter_config.json"
-FILES = (CONFIG, "adapter_model.safetensors", "adapter_model.bin", "README.md")
-"""Weights whose parts lay on several GPUs (`resources.zero_stage` 3) OpenRLHF writes as the latter."""
+WEIGHTS, PICKLED = "adapter_model.safetensors", "adapter_model.bin"
+"""OpenRLHF writes the latter of weights whose parts lay on several GPUs (`resources.zero_stage` 3); the policy loads none such."""
+FILES = (CONFIG, WEIGHTS, PICKLED, "README.md")
 
 
 def merge_adapter(folder: Path) -> None:
@@ -23,6 +24,7 @@ def merge_adapter(folder: Path) -> None:
         return
     import torch
     from peft import PeftModel
+    from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
     adapter = folder / ADAPTER
@@ -30,6 +32,10 @@ def merge_adapter(folder: Path) -> None:
     for name in FILES:
         if (folder / name).is_file():
             (folder / name).replace(adapter / name)
+    if (adapter / PICKLED).is_file():
+        tensors = torch.load(adapter / PICKLED, map_location="cpu", weights_only=True)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, adapter / WEIGHTS, {"format": "pt"})
+        (adapter / PICKLED).unlink()
     base = json.loads((adapter / CONFIG).read_text())["base_model_name_or_path"]
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     PeftModel.from_pretrained(model, adapter).merge_and_unload().to(torch.bfloat16).save_pretrained(folder)
