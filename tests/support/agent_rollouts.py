@@ -7,11 +7,13 @@ import httpx2
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from openrlhf_agent import SamplingParams, ScriptedEngine
+from pydantic import ValidationError
 
 from parallelsearch.clients.pools import HttpxPool
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.rollout.types import Kind, Mode
+from parallelsearch.schemas.retrieval import RetrieveRequest
 from parallelsearch.schemas.training import ReinforcementSpec
 from trainer.labels import Label
 from trainer.worker import RetrieverGate, Worker
@@ -39,7 +41,10 @@ class Retriever:
             self.most_at_once = max(self.most_at_once, self.at_once)
             await asyncio.sleep(0.001)
             self.at_once -= 1
-            queries = (await request.json())["queries"]
+            try:
+                queries = RetrieveRequest.model_validate_json(await request.body()).queries
+            except ValidationError as error:
+                return JSONResponse({"detail": str(error)}, 422)
             if self.down > 0:
                 self.down -= 1
                 return JSONResponse({"detail": "secret words of the fault"}, 500)

@@ -25,6 +25,19 @@ async def test_a_retriever_fault_is_data_is_excluded_and_says_nothing_to_the_pol
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("query", ["x" * 9_000, "Monet\0born", "\0", "Monet ## " + "y " * 5_000])
+async def test_whatever_a_policy_asks_is_no_fault_of_the_retriever(agent, tmp_path, query):
+    """Else it would be left out of the update, and nothing be learnt from it."""
+    worker = make_worker(tmp_path, Retriever(), context_tokens=40_000, turn_tokens=12_000)
+    search = f"<think> x </think>\n\n<search> {query} </search>"
+    response, _ = await execute(agent, worker, search, ANSWER, params=SamplingParams(max_tokens=12_000))
+    record = Rollouts(tmp_path).facts()[0]
+
+    assert (record.stop_reason, record.searches, record.excluded) == (StopReason.ANSWERED, 1, False)
+    assert response["reward"] == pytest.approx(record.reward, rel=1e-4)
+
+
+@pytest.mark.anyio
 async def test_an_excluded_rollout_takes_the_mean_of_its_group_and_the_run_goes_on(agent, tmp_path):
     retriever = Retriever()
     worker = make_worker(tmp_path, retriever)

@@ -3,14 +3,17 @@
 import pickle
 
 import byte_tokenizer
+import httpx2
 import pytest
 
+from parallelsearch.clients.pools import HttpxPool
+from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import Kind, Passage, SubQueryResult
 from parallelsearch.schemas.training import ReinforcementSpec
 from trainer import worker as module
 from trainer.labels import Label
-from trainer.worker import Worker
+from trainer.worker import RetrieverGate, Worker
 
 LABEL = Label(id="q", question="Who is older, A or B?", kind=Kind.PARALLEL, golden_answers=["A"])
 TURNS = ("<think> a </think>\n\n<search> A born? ## B born? </search>", "<think> b </think>\n\n<answer> A </answer>")
@@ -39,3 +42,18 @@ async def test_the_tokenizer_is_made_ready_once_however_many_copies_of_it_the_ro
             await episode.step(text, (1, 2))
         assert episode.outcome.reward.matched
     assert len(made) == 1
+
+
+@pytest.mark.anyio
+async def test_a_run_whose_retriever_stays_away_says_so():
+    def away(_):
+        raise httpx2.ConnectError("nobody listens")
+
+    gate = RetrieverGate(
+        RetrieverClient("http://retriever", pool=HttpxPool(httpx2.MockTransport(away))), probe_every_s=0.01, wait_s=0.1
+    )
+    await gate.pass_through()
+    gate.close()
+
+    with pytest.raises(TimeoutError, match=r"retriever has not answered for 0\.1 s.*cannot be reached"):
+        await gate.pass_through()

@@ -56,19 +56,28 @@ class RetrieverGate:
         self._wait_s = wait_s
         self._lock = asyncio.Lock()
         self._closed = False
+        self._last_fault = ""
 
     def close(self) -> None:
         self._closed = True
 
     async def pass_through(self) -> None:
         """Raises TimeoutError if the retriever stays away, which fails the run."""
-        async with self._lock, asyncio.timeout(self._wait_s):
-            while self._closed:
-                try:
-                    await self._retriever.index()
-                    self._closed = False
-                except UpstreamUnavailable:
-                    await asyncio.sleep(self._probe_every_s)
+        async with self._lock:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await self._wait()
+            except TimeoutError:
+                raise TimeoutError(f"The retriever has not answered for {self._wait_s:g} s. {self._last_fault}".strip()) from None
+
+    async def _wait(self) -> None:
+        while self._closed:
+            try:
+                await self._retriever.index()
+                self._closed = False
+            except UpstreamUnavailable as error:
+                self._last_fault = error.detail
+                await asyncio.sleep(self._probe_every_s)
 
 
 class Worker:

@@ -16,7 +16,7 @@ from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import NotFound, ParallelSearchError, RetrievalFailed, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import SearchBatch
 from parallelsearch.rollout.types import EVERYWHERE, Scope, SubQueryResult
-from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, RetrieveResponse, filter_to_wire
+from parallelsearch.schemas.retrieval import MAX_QUERY_CHARACTERS, IndexesModel, IndexModel, RetrieveResponse, filter_to_wire
 from parallelsearch.schemas.trajectories import passage_from_wire
 
 NAME = "retriever"
@@ -92,7 +92,7 @@ class RetrieverClient:
 
     async def _post(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
         started = time.perf_counter()
-        body = orjson.dumps({"queries": list(queries), "top_k": top_k} | _scope_to_wire(scope))
+        body = orjson.dumps({"queries": list(map(_as_taken, queries)), "top_k": top_k} | _scope_to_wire(scope))
         response = await self._wire.send("POST", "v1/retrieve", body)
         latency_ms = (time.perf_counter() - started) * 1000
         try:
@@ -106,6 +106,11 @@ class RetrieverClient:
             for query, row in zip(queries, answer.results, strict=True)
         )
         return SearchBatch(tuple(results), answer.index.fingerprint, answer.index.ranking)
+
+
+def _as_taken(query: str) -> str:
+    """The query in a form that the retriever takes: a policy may write any, and what it writes is no fault of the retriever."""
+    return query.encode("utf-8", "replace").decode().replace("\0", " ")[:MAX_QUERY_CHARACTERS]
 
 
 def _scope_to_wire(scope: Scope) -> dict[str, Any]:
