@@ -13,6 +13,7 @@ from parallelsearch.errors import ParallelSearchError
 from retriever.batcher import BatchLimits
 from retriever.command_arguments import ADMIN_TOKEN, RETRIEVER_URL
 from retriever.documents.jobs import DocumentJobs
+from retriever.documents_endpoints import following_uploads
 from retriever.documents_endpoints import router as documents_router
 from retriever.encoders.identity import LoadedEncoder
 from retriever.endpoints import State, direct, router
@@ -55,8 +56,11 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         await retriever.start()
-        jobs = DocumentJobs(retriever.reload_in_turn, _own_address(settings))
+        jobs = DocumentJobs(retriever.reload_in_turn, own_address(settings))
         jobs.start()
+        if settings.admin_token is not None:  # else nothing is taken in
+            for name in await asyncio.to_thread(retriever.places.behind):
+                jobs.add(following_uploads(retriever, name))
         try:
             yield State(retriever=retriever, jobs=jobs, default_top_k=settings.default_top_k, admin_token=settings.admin_token)
         finally:
@@ -81,9 +85,10 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
     return app
 
 
-def _own_address(settings: RetrieverSettings) -> dict[str, str]:
+def own_address(settings: RetrieverSettings) -> dict[str, str]:
     """For the commands that change documents, which have this service encode."""
     if settings.admin_token is None:
         return {}
-    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    host = f"[{host}]" if ":" in host else host
     return {RETRIEVER_URL: f"http://{host}:{settings.port}", ADMIN_TOKEN: settings.admin_token.get_secret_value()}

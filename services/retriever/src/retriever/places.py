@@ -9,13 +9,15 @@ from typing import NamedTuple, Protocol
 
 from parallelsearch.errors import ConfigurationError, InvalidInput
 from retriever.command_arguments import NAME
-from retriever.documents.files import uploads_of
+from retriever.documents.files import UPLOADS, uploads_of
 from retriever.encoders.identity import LoadedEncoder
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.index.opened import OpenIndex
 from retriever.index.progress import say
 from retriever.index.verified import Stamps, stamps_of
 
+DEFAULT = "default"
+"""What the default index may be called by everywhere, whatever its folder is called."""
 _SERVED_LATER = "What is published there is served when it is reloaded, or watched (RETRIEVER_WATCH_S)."
 
 
@@ -44,7 +46,7 @@ class IndexPlaces:
 
     @property
     def default_name(self) -> str:
-        return self.default.name if self._default_is_named else "default"
+        return self.default.name if self._default_is_named else DEFAULT
 
     @property
     def _default_is_named(self) -> bool:
@@ -69,6 +71,8 @@ class IndexPlaces:
             raise ConfigurationError(f"{named} cannot be read ({error.strerror}). {meant}.") from None
         if MANIFEST_FILE in found:
             raise ConfigurationError(f"{named} is an index itself. {meant}: {self.root.parent}")
+        if DEFAULT in found and not self._is_default(self.root / DEFAULT):
+            say(f"{named}: {DEFAULT} stands for {self.default}, so the folder {self.root / DEFAULT} is not served. Rename it.")
         if not self.names() and not self._default_is_named:
             say(f"{named} holds no index yet. {_SERVED_LATER}")
 
@@ -77,11 +81,20 @@ class IndexPlaces:
         if self.root is None or not self.root.is_dir():
             return []
         found = sorted(path.parent.name for path in self.root.glob(f"*/{MANIFEST_FILE}"))
-        return [name for name in found if NAME.fullmatch(name) and name != self.default_name]
+        return [name for name in found if NAME.fullmatch(name) and name not in {DEFAULT, self.default_name}]
+
+    def behind(self) -> list[str]:
+        """The indexes whose uploads have changed since they were published, or that were never published."""
+        folders = [] if self.root is None else sorted(path.parent for path in self.root.glob(f"*/{UPLOADS}"))
+        named = [folder.name for folder in folders if NAME.fullmatch(folder.name) and not self._is_default(folder)]
+        return [name for name in (self.default_name, *named) if _is_behind(self.folder(name))]
+
+    def _is_default(self, folder: Path) -> bool:
+        return folder.resolve() == self.default.resolve()
 
     def folder(self, name: str) -> Path:
         """Raises InvalidInput for a name that is none, or where there are no named indexes."""
-        if not name or name == self.default_name:
+        if name in {"", DEFAULT, self.default_name}:
             return self.default
         if self.root is None or not NAME.fullmatch(name):
             raise InvalidInput(f"index: {name!r} is no name of an index here.")
@@ -103,3 +116,15 @@ class IndexPlaces:
 
     def open(self, name: str, loaded: Sequence[LoadedEncoder]) -> OpenIndex:
         return self.opener(self.folder(name), is_default=not name, loaded=loaded)
+
+
+def _is_behind(folder: Path) -> bool:
+    """A folder changes with every file that comes or goes; a manifest is written after the uploads were looked at."""
+    try:
+        changed = uploads_of(folder).stat().st_mtime_ns
+    except OSError:
+        return False
+    try:
+        return changed > (folder / MANIFEST_FILE).stat().st_mtime_ns
+    except FileNotFoundError:
+        return any(path.name[0] != "." for path in uploads_of(folder).iterdir())

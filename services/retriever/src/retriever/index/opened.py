@@ -74,7 +74,8 @@ def open_index(
         IndexMismatch: encoder, vectors, corpus and manifest do not belong together; the message says which is which.
     """
     manifest = read_manifest(folder)
-    resolved = _matching_encoder(folder, manifest, encoder_name)
+    encoder = next((one for one in loaded if one.identity.same_vectors_as(manifest.encoder)), None)
+    resolved = _matching_encoder(folder, manifest, encoder_name) if encoder is None else None
     with Progress(f"checking {folder}"):
         verify_once(folder, manifest)
     data = folder / manifest.version
@@ -83,8 +84,8 @@ def open_index(
         search = _open_search(data, manifest, milvus, gpu)
         lexical = _open_lexical(data, manifest) if manifest.lexical else None
     _same_shape(folder, manifest, corpus, search)
-    encoder = next((one for one in loaded if one.identity.same_vectors_as(manifest.encoder)), None)
     if encoder is None:
+        assert resolved is not None
         with Progress(f"loading the encoder {manifest.encoder.name}"):
             encoder = load(resolved, precision, encoder_device)
     if manifest.documents is None:
