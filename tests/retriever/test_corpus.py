@@ -164,3 +164,12 @@ def test_the_store_gives_back_what_was_written(tmp_path_factory, written):
     with pytest.raises(IndexError):
         store[len(written)]
     store.close()
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_a_row_of_parquet_with_a_moment_that_python_does_not_know_is_named(tmp_path, unit):
+    path = tmp_path / "c.parquet"
+    moments = pyarrow.array([0, 9 * 10**18 + 1], pyarrow.timestamp(unit))
+    pyarrow.parquet.write_table(pyarrow.table({"id": ["1", "2"], "title": ["t", "t"], "text": moments}), path)
+    with pytest.raises(CorpusError, match=r"c\.parquet, line [12]: "):
+        list(read_corpus([path]))

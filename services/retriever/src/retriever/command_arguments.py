@@ -50,6 +50,21 @@ def place_of(out: Path | None, index: str | None) -> Path:
     return out if out is not None else folder_of(index or "")
 
 
+def refuse_what_is_no_text(*names: str | Path) -> None:
+    """An index notes names down in UTF-8.
+
+    Raises:
+        ConfigurationError: one is not.
+    """
+    for name in names:
+        text = os.path.realpath(name) if isinstance(name, Path) else name
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = text.encode("utf-8", "backslashreplace").decode()
+            raise ConfigurationError(f"{shown} is not UTF-8, in which an index notes names down. Give it another name.") from None
+
+
 def folder_of(index: str) -> Path:
     """The folder of an index that is named, or given as a path."""
     if "/" in index:

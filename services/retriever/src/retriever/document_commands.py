@@ -20,6 +20,7 @@ from retriever.command_arguments import (
     folder_of,
     pairs,
     refusals,
+    refuse_what_is_no_text,
     running_retriever,
 )
 from retriever.documents.files import UPLOADS
@@ -55,6 +56,7 @@ def add(
     from retriever.documents.changes import Add
 
     with refusals():
+        refuse_what_is_no_text(*documents, *(metadata or ()))
         _change(index, Add(tuple(documents), pairs(metadata)), encoder, milvus_uri, milvus_token)
 
 
@@ -83,6 +85,7 @@ def sync(
     from retriever.documents.changes import Sync
 
     with refusals():
+        refuse_what_is_no_text(folder)
         _change(index, Sync(folder), encoder, milvus_uri, milvus_token)
 
 
@@ -114,6 +117,7 @@ def _change(index: str, change: Change, encoder: str | None, milvus_uri: str, mi
     from retriever.index.plan import BuildPlan
 
     folder = folder_of(index)
+    refuse_what_is_no_text(folder)
     if isinstance(change, Sync) and not change.folder.is_dir():
         raise ConfigurationError(f"{change.folder} is no folder. Name the folder that the index is to follow.")
     milvus = MilvusAddress(milvus_uri, milvus_token) if milvus_uri else None

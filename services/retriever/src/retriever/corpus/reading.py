@@ -172,11 +172,12 @@ def _decoded(batch: Any, path: Path, before: int) -> list[Mapping[str, Any]]:
     """The rows of an Arrow batch that stands behind `before` other rows of its file."""
     try:
         return cast(list[Mapping[str, Any]], batch.to_pylist())
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):  # the latter for a moment in no year that Python knows
         for row in range(batch.num_rows):
             try:
                 batch.slice(row, 1).to_pylist()
-            except UnicodeDecodeError as error:
-                what = f"is not UTF-8 ({error.reason}). Correct or remove this line, then build again."
+            except (ValueError, OverflowError) as error:
+                why = f"is not UTF-8 ({error.reason})" if isinstance(error, UnicodeDecodeError) else f"is no text ({error})"
+                what = f"{why}. Correct or remove this line, then build again."
                 raise CorpusError(f"{Place(path, before + row + 1)}: {what}") from None
         raise
