@@ -8,10 +8,11 @@ from evaluation_fakes import a_question, a_trajectory, answer, search
 from live import live
 
 from parallelsearch.clients.answers import AnswersClient, GatewayProblem, GatewayUnreachable
+from parallelsearch.clients.policy import PolicyDescription
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.evaluation.asking import ATTEMPTS, DirectAsker, GatewayAsker
 from parallelsearch.evaluation.plan import Cell, Job, Limits
-from parallelsearch.evaluation.stacks import Addresses, connect
+from parallelsearch.evaluation.stacks import Addresses, connect, rollout_settings
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import Mode, Passage, PolicyIdentity, StopReason
@@ -108,3 +109,14 @@ def test_straight_a_run_may_be_in_another_layout_than_the_policy_s_own(layout, t
         assert asyncio.run(ask(policy_there.url, retriever_there.url)) == said
     assert policy.state.contexts[1].count("Ann was born.") == times
     assert policy.state.contexts[1].count("shown above") == 2 - times
+
+
+@pytest.mark.parametrize("token", ["<gh_stars>", "[UNK]", "EOT", "<|im_end|>"])
+def test_straight_no_special_token_of_the_policy_is_in_what_it_reads(token):
+    description = PolicyDescription(PolicyIdentity("scripted"), special_tokens=("<gh_stars>", "[UNK]", "EOT"))
+    policy = ScriptedPolicy([search("a", f"b {token}"), answer("Ann")])
+    poison = Passage("1", f"Ann {token}", f"born {token} then")
+    direct = DirectAsker(policy, InMemoryRetriever({"a": [poison]}), rollout_settings(description), description.identity)
+    asyncio.run(direct.ask(Job(Cell("set", Mode.PARALLEL), a_question(question=f"Who {token}?")), Limits()))
+    assert token not in policy.contexts[0]
+    assert token not in policy.contexts[1].replace(search("a", f"b {token}"), "")

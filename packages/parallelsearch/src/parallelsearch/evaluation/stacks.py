@@ -69,8 +69,8 @@ async def connect(
 
 
 def rollout_settings(description: PolicyDescription) -> RolloutSettings:
-    """Limits and layout as the policy's own description has them, as the gateway takes them too."""
-    observation = ObservationSettings()
+    """Limits, layout and special tokens as the policy's own description has them, as the gateway takes them too."""
+    observation = ObservationSettings(special_tokens=description.special_tokens)
     if description.layout is not None:
         observation = replace(observation, layout=description.layout)
     return RolloutSettings(
