@@ -83,9 +83,6 @@ def _content(message: object) -> str:
 
 
 def close_block(text: str) -> str:
-    """Puts back the closing tag that a server without `include_stop_str_in_output` has cut off."""
-    for closing in CLOSING_TAGS:
-        opening = closing.replace("/", "")
-        if text.rfind(opening) > text.rfind(closing):
-            return text + closing
-    return text
+    """Puts back the closing tag that a server without `include_stop_str_in_output` has cut off: that of the block opened last."""
+    last = max(CLOSING_TAGS, key=lambda closing: text.rfind(closing.replace("/", "")))
+    return text + last if text.rfind(last.replace("/", "")) > text.rfind(last) else text
