@@ -101,3 +101,16 @@ def test_what_holds_secrets_is_private(tmp_path):
     state = places.StateFolder(tmp_path / "state")
     state.make()
     assert state.run.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("left", [None, "", "\n"])
+def test_an_admin_token_is_made_once_for_its_owner_alone_whatever_a_killed_start_left(tmp_path, left):
+    state = places.StateFolder(tmp_path)
+    if left is not None:
+        state.admin_token.write_text(left)
+        (tmp_path / "admin-token.new").write_text("half")
+    token = state.read_admin_token()
+    assert len(token) > 30
+    assert state.admin_token.stat().st_mode & 0o777 == 0o600
+    assert state.read_admin_token() == token
+    assert [path.name for path in tmp_path.iterdir()] == ["admin-token"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,10 @@ class StateFolder:
         return self.run / "lock"
 
     @property
+    def turn(self) -> Path:
+        return self.run / "turn"
+
+    @property
     def valkey_socket(self) -> Path:
         return self.run / "valkey.sock"
 
@@ -64,13 +69,18 @@ class StateFolder:
         self.run.mkdir(mode=0o700, exist_ok=True)
 
     def read_admin_token(self) -> str:
-        """The token of this installation, made on first use and readable by its owner alone."""
-        try:
-            handle = os.open(self.admin_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return self.admin_token.read_text().strip()
-        with os.fdopen(handle, "w") as file:
+        """The token of this installation, made on first use and readable by its owner alone.
+
+        One that was not written to its end (a kill, a full disk) is none.
+        """
+        with suppress(FileNotFoundError):
+            if token := self.admin_token.read_text().strip():
+                return token
+        draft = self.admin_token.with_suffix(".new")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(token := secrets.token_urlsafe(32))
+        draft.replace(self.admin_token)
         return token
 
 

