@@ -193,3 +193,24 @@ def test_a_platform_whose_state_folder_is_deleted_ends(state):
 
 def test_stopping_what_does_not_run_is_no_error(state):
     assert launch.stop(state, lambda _: None) == launch.StopResult(())
+
+
+def test_a_snapshot_that_cannot_be_written_does_not_end_the_platform_and_is_written_when_it_can_be(state):
+    found = start(state, service("retriever"), service("gateway"))
+    in_the_way = state.snapshot.with_suffix(".tmp")
+    in_the_way.mkdir()
+    victim = by_name(found)["retriever"]
+    os.kill(victim.group.pid, signal.SIGKILL)
+    time.sleep(1)
+    assert groups.is_alive(found.supervisor)
+    assert groups.is_alive(by_name(found)["gateway"].group)
+    in_the_way.rmdir()
+    assert eventually(lambda: [step.name for step in launch.running(state).dead] == ["retriever"])
+
+
+def test_what_cannot_write_its_snapshot_stops_all_the_same(state):
+    found = start(state, service("retriever", "parent"), service("gateway"))
+    pids = [pid for step in found.steps for pid in children_of(step)]
+    state.snapshot.with_suffix(".tmp").mkdir()
+    os.kill(found.supervisor.pid, signal.SIGTERM)
+    assert eventually(lambda: not alive([found.supervisor.pid, *pids]))

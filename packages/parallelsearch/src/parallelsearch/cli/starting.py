@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.text import Text
@@ -25,11 +25,19 @@ INTERRUPTED = 130
 
 def up(*, foreground: bool) -> int:
     console, settings = Console(stderr=True), here.settings()
+    with ExitStack() as turn:
+        turn.enter_context(launch.turn(settings.state))
+        return up_in_turn(console, settings, turn.close, foreground=foreground)
+
+
+def up_in_turn(console: Console, settings: PlatformSettings, begun: Callable[[], None], *, foreground: bool) -> int:
+    """`begun` lets the next one go on, which is to find the platform starting."""
     running = launch.running(settings.state)
     if running is not None and foreground:
         console.print(Text(f"The platform runs already at {running.url}; stop it first with: parallelsearch down"))
         return 1
     if running is not None and running.phase in {Phase.STARTING, Phase.READY}:
+        begun()
         return resume(console, settings, running)
     if running is not None:
         console.print(Text("The platform is being stopped; waiting for that."))
@@ -44,8 +52,9 @@ def up(*, foreground: bool) -> int:
     environ = {**here.environment(), "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
     console.print(Text(f"Starting ParallelSearch (state and logs in {settings.state.root})"), soft_wrap=True)
     if foreground:
+        begun()
         return run_attached(console, settings, plan, environ)
-    return begin(console, settings, lambda watch: launch.start(plan, settings.state, environ, watch.update))
+    return begin(console, settings, lambda watch: launch.start(plan, settings.state, environ, watch.update, begun=begun))
 
 
 def plan_of(settings: PlatformSettings) -> Plan:

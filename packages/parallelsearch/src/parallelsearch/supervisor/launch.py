@@ -59,6 +59,15 @@ def lock(state: StateFolder) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def turn(state: StateFolder) -> Iterator[None]:
+    """Held by whoever is about to start a platform out of this state folder, until its supervising process is there; others wait."""
+    state.make()
+    with state.turn.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def running(state: StateFolder) -> Snapshot | None:
     """The snapshot of a platform whose supervising process is alive."""
     found = snapshot.read(state.snapshot)
@@ -75,9 +84,9 @@ def supervise(plan: Plan, state: StateFolder, environ: Mapping[str, str], report
         def publish(current: Snapshot) -> None:
             nonlocal written
             if current != written:
-                with suppress(FileNotFoundError):  # the folder was deleted, which ends the platform
+                with suppress(OSError):  # no room, for now; or the folder was deleted, which ends the platform
                     snapshot.write(state.snapshot, current)
-                written = current
+                    written = current
             report(current)
 
         supervisor = Supervisor(plan, state, environ, publish, attached=attached)
@@ -106,8 +115,10 @@ def sweep(state: StateFolder) -> tuple[str, ...]:
     return tuple(names)
 
 
-def start(plan: Plan, state: StateFolder, environ: Mapping[str, str], report: Report) -> Snapshot:
-    """Starts the platform in the background and follows it until it is ready.
+def start(
+    plan: Plan, state: StateFolder, environ: Mapping[str, str], report: Report, *, begun: Callable[[], None] = lambda: None
+) -> Snapshot:
+    """Starts the platform in the background and follows it until it is ready. `begun` is called once others can follow it too.
 
     Raises:
         StartFailed: a required process died or was not ready in time; what had been started is stopped again.
@@ -119,6 +130,7 @@ def start(plan: Plan, state: StateFolder, environ: Mapping[str, str], report: Re
     process = groups.start(command, environ, state.log("supervisor"))
     try:
         _await_first_snapshot(state, process)
+        begun()
         return _follow_start(state, report)
     except BaseException:
         process.send_signal(signal.SIGTERM)

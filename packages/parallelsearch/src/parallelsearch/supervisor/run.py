@@ -11,6 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from parallelsearch.supervisor import groups, probes
@@ -75,6 +76,11 @@ class Supervisor:
 
     def _publish(self) -> None:
         self.report(self.snapshot())
+
+    def _publish_stop(self) -> None:
+        """Whoever watched may be gone by now, a terminal or a pipe (of which rich makes an exit): what runs is ended all the same."""
+        with suppress(OSError, SystemExit):
+            self._publish()
 
     def _tick(self) -> None:
         if not self.state.lock.exists():  # the state folder was deleted: nobody could ever stop this platform again
@@ -185,11 +191,11 @@ class Supervisor:
             if state.group is None or state.phase in {StepPhase.DIED, StepPhase.DONE}:
                 continue
             self._set(name, StepPhase.STOPPING)
-            self._publish()
+            self._publish_stop()
             groups.stop(state.group, self.steps[name].stop_grace_s)
             if process := self.processes.pop(name, None):
                 self.states[name] = replace(self.states[name], exit_code=process.wait())
             self._set(name, StepPhase.STOPPED)
         if not failed:
             self.phase = Phase.STOPPED
-        self._publish()
+        self._publish_stop()
