@@ -61,7 +61,7 @@ def lock(state: StateFolder) -> Iterator[None]:
 
 @contextmanager
 def turn(state: StateFolder) -> Iterator[None]:
-    """Held by whoever is about to start a platform out of this state folder, until its supervising process is there; others wait."""
+    """Held by whoever is about to start a platform out of this folder, until its supervising process is there; others wait."""
     state.make()
     with state.turn.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

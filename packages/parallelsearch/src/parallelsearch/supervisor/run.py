@@ -78,7 +78,7 @@ class Supervisor:
         self.report(self.snapshot())
 
     def _publish_stop(self) -> None:
-        """Whoever watched may be gone by now, a terminal or a pipe (of which rich makes an exit): what runs is ended all the same."""
+        """Whoever watched may be gone (a terminal, or a pipe, of which rich makes an exit): what runs is ended all the same."""
         with suppress(OSError, SystemExit):
             self._publish()
 
