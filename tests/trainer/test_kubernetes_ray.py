@@ -1,4 +1,4 @@
-"""RayJobs of the kubernetes launcher, over HTTP with a stand-in for an API server that has KubeRay."""
+"""RayJobs of the kubernetes launcher, over HTTP with a stand-in for an API server that has KubeRay; and what needs no server."""
 
 import uuid
 
@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from parallelsearch.schemas.training import ResourcesSpec, RunState
+from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job, LaunchRefused
 from trainer.launchers.kubernetes import KubernetesLauncher
 from trainer.launchers.manifests import OWNER, RUN_LABEL, KubernetesSettings
@@ -67,3 +67,17 @@ def test_a_ray_job_is_found_again_and_ended_and_one_of_others_is_neither(tmp_pat
         launcher.cancel(handle, job)
         assert kept == {run_id: theirs}
         assert "not this run's" in launcher.status(handle, job).detail
+
+
+def test_a_run_whose_folder_no_pod_would_have_is_refused(start_trainer, platform):
+    config = platform.folder / "config"
+    config.write_text(KUBECONFIG.format(url="http://127.0.0.1:1"))
+    answers = {}
+    for mount in (platform.folder, platform.folder / "elsewhere"):
+        settings = KubernetesSettings(image="trainer:1", claim="runs", mount=mount, kubeconfig=config)
+        trainer = start_trainer(launchers={LauncherName.KUBERNETES: KubernetesLauncher(settings)})
+        answers[mount.name] = trainer.submit(platform.spec(launcher="kubernetes"))
+
+    assert answers[platform.folder.name].status_code == 201
+    assert answers["elsewhere"].status_code == 422
+    assert "TRAINER_KUBERNETES__MOUNT" in answers["elsewhere"].json()["detail"]

@@ -48,7 +48,12 @@ class KubernetesLauncher:
         self._core = kubernetes.client.CoreV1Api(client)
 
     def check(self, job: Job) -> None:
-        """The cluster is the judge, when the job is created."""
+        """Of all but what no pod would have the cluster is the judge, when the job is created."""
+        if not job.folder.is_relative_to(self._settings.mount):
+            raise LaunchRefused(
+                f"launcher: the run's folder {job.folder} is not on its pods' claim, which is mounted at {self._settings.mount}. "
+                "Let TRAINER_RUNS_DIR lie below TRAINER_KUBERNETES__MOUNT, by the same path in the trainer's pod as in others."
+            )
 
     def start(self, job: Job) -> str:
         """The handle says which kind of object it is: `job/NAME` or `rayjob/NAME`."""
