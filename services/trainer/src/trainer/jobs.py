@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -107,17 +107,13 @@ class JobBuilder:
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Writes what the run's processes read."""
         (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
-        (job.folder / SPEC_FILE).write_text(spec.model_dump_json(indent=2))
+        _write_whole(job.folder / SPEC_FILE, [spec.model_dump_json(indent=2).encode()])
         if isinstance(spec, ReinforcementSpec):
             rows = [row for row in self._data(spec.data, "data").read_bytes().splitlines() if row.strip()]
             if not rows:
                 raise InvalidInput(f"data: {spec.data} has no rows any more.")
             dealt = deal(rows, spec.steps * spec.prompts_per_step, spec.seed)
-            # Whole or not at all: a run whose start was not recorded may be reading it already.
-            part = job.folder / f"{PROMPTS}.part"
-            with part.open("wb") as file:
-                file.writelines(_drawn(row, draw) + b"\n" for draw, row in enumerate(dealt))
-            part.replace(job.folder / PROMPTS)
+            _write_whole(job.folder / PROMPTS, (_drawn(row, draw) + b"\n" for draw, row in enumerate(dealt)))
 
     def _paths(self, run_id: str, spec: ReinforcementSpec | SupervisedSpec) -> RunPaths:
         evaluation = spec.evaluation.data if isinstance(spec, ReinforcementSpec) else None
@@ -208,6 +204,14 @@ def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:
     while len(dealt) < count:
         dealt += random.sample(rows, min(len(rows), count - len(dealt)))
     return dealt
+
+
+def _write_whole(path: Path, parts: Iterable[bytes]) -> None:
+    """Whole or not at all: a run whose start was not recorded may be reading it already."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        file.writelines(parts)
+    part.replace(path)
 
 
 def _drawn(row: bytes, draw: int) -> bytes:
