@@ -24,6 +24,9 @@ def write_checkpoint(platform, run_id, step, *, whole=True):
     folder = platform.folder / "runs" / run_id / "checkpoints" / f"global_step{step}_hf"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
+    states = folder.parent / "_actor"
+    states.mkdir(exist_ok=True)
+    (states / "latest").write_text(f"global_step{step}")
     if whole:
         save_file({"w": np.zeros(4, np.float32)}, folder / "model.safetensors")
     return folder

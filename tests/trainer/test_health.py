@@ -118,7 +118,9 @@ def test_the_steps_of_a_run_that_goes_on_with_another_are_numbered_on(start_trai
     small = {"prompts_per_step": 1, "samples_per_prompt": 2, "micro_batch": 2}
     first = trainer.submit(platform.spec(**small)).json()["id"]
     trainer.wait(first, "succeeded")
-    (platform.folder / "runs" / first / "checkpoints" / "_actor").mkdir(parents=True)
+    states = platform.folder / "runs" / first / "checkpoints" / "_actor"
+    states.mkdir(parents=True)
+    (states / "latest").write_text("global_step40")
     platform.does(facts("$TRAINER_RUN_FOLDER", 4) + "echo \"Global step 41: {'kl': 0.25}\"")
     run_id = trainer.submit(platform.spec(**small, checkpoints={"resume_from": first})).json()["id"]
     trainer.wait(run_id, "succeeded")

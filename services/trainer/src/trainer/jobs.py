@@ -27,6 +27,8 @@ ROLLOUTS = "rollouts"
 PROMPTS = "prompts.jsonl"
 KEPT_BY_RESUMED = ("kind", "model", "algorithm", "lora", "prompts_per_step", "samples_per_prompt", "batch")
 """What checkpoints hold, or their steps are counted in."""
+LATEST = {"reinforcement": "_actor/latest", "supervised": "latest"}
+"""Says among checkpoints which of them OpenRLHF goes on from; where it is missing, it would begin anew among old models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,11 @@ class JobBuilder:
                     f"checkpoints.resume_from: run {run_id} has {name} {_said(was[name])}, this one {_said(is_now[name])}; "
                     "a run that goes on with another keeps it."
                 )
+        if not (self.checkpoints(run_id, spec) / LATEST[spec.kind]).is_file():
+            raise InvalidInput(
+                f"checkpoints.resume_from: run {run_id} has left no state to go on from, though it may have left models; "
+                "name one of these as the model of a new run."
+            )
 
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
         """Writes what the run's processes read."""
