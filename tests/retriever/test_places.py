@@ -150,3 +150,14 @@ def test_the_fault_of_an_index_that_is_gone_is_told_no_more(named, index_folder,
         else:
             assert "damaged" not in client.post("/v1/indexes/notes/reload", headers=ADMIN).json()["detail"]
         assert faults(client) == {}
+
+
+def test_odd_things_in_the_place_of_uploads_keep_nothing_from_starting(named, index_folder, monkeypatch):
+    monkeypatch.setenv("ADMIN_TOKEN", "secret")
+    (named / "empty" / "uploads").touch()
+    (named / "notes" / "uploads").symlink_to("nowhere")
+    (named / "looping").mkdir()
+    (named / "looping" / "uploads").symlink_to("uploads")
+    settings = RetrieverSettings(index=index_folder, indexes=named)
+    with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
+        assert client.get("/readyz").status_code == 200

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -139,6 +140,21 @@ def test_documents_without_a_date_pass_no_filter_by_date():
     documents = DocumentFilter([DocumentRecord("a", "", "indexed", rows=2, date="some day"), DocumentRecord("b", "", "unreadable")])
     assert documents.rows(Filter(before="2030-01-01T00:00:00+00:00")).tolist() == []
     assert documents.rows(Filter(source="a")).tolist() == [0, 1]
+
+
+def test_filters_are_remembered_within_bounds():
+    """A client that counts back from this second asks with another filter each time."""
+    records = [DocumentRecord(str(n), "", "indexed", first_row=n * 1_000, rows=1_000, date="2024-01-01") for n in range(1_500)]
+    documents = DocumentFilter(records)
+    tracemalloc.start()
+    for second in range(60):
+        assert len(documents.rows(Filter(after=f"2023-01-01T00:00:{second:02}+00:00"))) == 1_500_000
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000_000
+    few = documents.rows(Filter(source="7"))
+    assert few.tolist() == list(range(7_000, 8_000))
+    assert documents.rows(Filter(source="7")) is few
 
 
 def test_an_index_whose_last_document_goes_is_served_empty_and_filled_again(serving, root, publish):

@@ -120,11 +120,11 @@ class IndexPlaces:
 
 def _is_behind(folder: Path) -> bool:
     """A folder changes with every file that comes or goes; a manifest is written after the uploads were looked at."""
+    uploads = uploads_of(folder)
     try:
-        changed = uploads_of(folder).stat().st_mtime_ns
-    except OSError:
+        changed = uploads.stat().st_mtime_ns
+        if (folder / MANIFEST_FILE).exists():
+            return changed > (folder / MANIFEST_FILE).stat().st_mtime_ns
+        return any(path.name[0] != "." for path in uploads.iterdir())
+    except OSError:  # there are none, or they are out of reach
         return False
-    try:
-        return changed > (folder / MANIFEST_FILE).stat().st_mtime_ns
-    except FileNotFoundError:
-        return any(path.name[0] != "." for path in uploads_of(folder).iterdir())

@@ -16,7 +16,8 @@ from retriever.documents.dates import moment_of
 from retriever.documents.records import DocumentRecord
 
 Rows = NDArray[np.int64]
-_REMEMBERED = 64
+_REMEMBERED, _REMEMBERED_ROWS = 64, 4_000_000
+"""Filters whose rows are kept, and how many rows they have together: 32 MB."""
 
 
 class DocumentFilter:
@@ -26,6 +27,7 @@ class DocumentFilter:
         self._records = [record for record in records if record.state == "indexed"]
         self._moments = [moment_of(record.date) for record in self._records]
         self._known: OrderedDict[Filter, Rows] = OrderedDict()
+        self._kept = 0
 
     def sources_under(self, root: Path) -> frozenset[str]:
         """The documents that came from this folder."""
@@ -33,12 +35,14 @@ class DocumentFilter:
 
     def rows(self, given: Filter) -> Rows:
         """The rows of all passages that pass, ascending."""
-        if given not in self._known:
-            self._known[given] = self._passing(given)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        self._known.move_to_end(given)
-        return self._known[given]
+        found = self._known.pop(given, None)
+        if found is None:
+            found = self._passing(given)
+            self._kept += len(found)
+        self._known[given] = found
+        while self._known and (len(self._known) > _REMEMBERED or self._kept > _REMEMBERED_ROWS):
+            self._kept -= len(self._known.popitem(last=False)[1])
+        return found
 
     def _passing(self, given: Filter) -> Rows:
         ranges = [
