@@ -16,6 +16,7 @@ def main() -> None:
     from servicekit.preflight import require_port, require_writable
     from servicekit.server import serve
     from servicekit.settings import load
+    from trainer.alone import hold
     from trainer.app import create_app, default_launchers
     from trainer.settings import TrainerSettings
     from trainer.store import RECORD, Store
@@ -23,12 +24,13 @@ def main() -> None:
     settings = load(TrainerSettings)
     require_port(settings)
     require_writable(settings.runs_dir, "TRAINER_RUNS_DIR")
-    try:
-        Store(settings.runs_dir / RECORD).close()
-        launchers = default_launchers(settings)
-    except ConfigurationError as error:
-        raise SystemExit(f"configuration: {error.detail}") from None
-    serve(create_app(settings, launchers), settings)
+    with hold(settings.runs_dir):
+        try:
+            Store(settings.runs_dir / RECORD).close()
+            launchers = default_launchers(settings)
+        except ConfigurationError as error:
+            raise SystemExit(f"configuration: {error.detail}") from None
+        serve(create_app(settings, launchers), settings)
 
 
 if __name__ == "__main__":
