@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from parallelsearch.clients.http import checked_token, create_client, named
+from parallelsearch.clients.http import LONGEST_RETRY_AFTER_S, checked_token, create_client, named, said, without_password
 from parallelsearch.errors import ParallelSearchError, UpstreamUnavailable
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, TrajectoryModel
 from parallelsearch.schemas.events import EVENT, Done, Event, Failed, TurnStarted
@@ -81,7 +81,7 @@ class AnswersClient:
     """
 
     def __init__(self, base_url: str, *, api_key: str = "", transport: httpx2.AsyncBaseTransport | None = None) -> None:
-        self._url = base_url
+        self._url = without_password(base_url)
         self._http = create_client(base_url, timeout_s=SEARCH_TIMEOUT_S, transport=transport)
         key = {"authorization": f"Bearer {checked_token(api_key, 'PARALLELSEARCH_API_KEY')}"} if api_key else {}
         self._headers = {"content-type": "application/json"} | key
@@ -178,17 +178,16 @@ class AnswersClient:
 
 def problem(response: httpx2.Response) -> GatewayProblem:
     """The problem+json that the gateway answered, or what can be made of another body."""
-    try:
-        body = response.json()
-    except ValueError:
-        body = {}
+    body = said(response)
     if not isinstance(body, dict):
         body = {}
-    fallback = {"detail": f"{response.request.url} answered {response.status_code} {response.reason_phrase}.".strip()}
+    fallback = {
+        "detail": f"{without_password(response.request.url)} answered {response.status_code} {response.reason_phrase}.".strip()
+    }
     request_id = {"request_id": response.headers.get("x-request-id", "")}
     return GatewayProblem(response.status_code, fallback | request_id | body, _retry_after_s(response))
 
 
 def _retry_after_s(response: httpx2.Response) -> float | None:
     value = response.headers.get("retry-after", "")
-    return float(value) if value.isdecimal() else None
+    return min(float(value), LONGEST_RETRY_AFTER_S) if value.isdecimal() else None

@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import orjson
 
 from parallelsearch.errors import InvalidInput, NotFound, Overloaded, ParallelSearchError, UpstreamUnavailable
 
@@ -24,6 +26,11 @@ _SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 """What may stand in a header."""
 
 
+def without_password(url: object) -> str:
+    """The address as it may be told: without what says who asks."""
+    return re.sub(r"(?<=//)[^/?#]*@", "", str(url))
+
+
 def checked_address(url: str) -> str:
     """The address, if a client can be made for it.
 
@@ -37,7 +44,7 @@ def checked_address(url: str) -> str:
     except (ValueError, httpx2.InvalidURL):  # brackets left open, or a port beyond the last
         is_one = False
     if not is_one:
-        raise InvalidInput(f"{url!r} is no address of the form http://host:port.")
+        raise InvalidInput(f"{without_password(url)!r} is no address of the form http://host:port.")
     return url
 
 
@@ -97,11 +104,16 @@ def check(response: httpx2.Response, upstream: str) -> httpx2.Response:
     raise kind(f"The {upstream} answered {response.status_code}: {_detail(response)}", retry_after_s=_retry_after(response))
 
 
-def _detail(response: httpx2.Response) -> str:
+def said(response: httpx2.Response) -> Any:
+    """The body as JSON, else as text. What it holds can be sent on as JSON, whatever encoding the server speaks of."""
     try:
-        body = response.json()
-    except ValueError:
-        return response.text[:MAX_DETAIL_CHARACTERS]
+        return orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return response.content.decode(errors="replace")
+
+
+def _detail(response: httpx2.Response) -> str:
+    body = said(response)
     detail = body.get("detail") or body.get("error") or body if isinstance(body, dict) else body
     if isinstance(detail, dict):
         detail = detail.get("message", detail)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import httpx2
 import orjson
 
-from parallelsearch.clients.http import checked_token
+from parallelsearch.clients.http import MAX_DETAIL_CHARACTERS, checked_token
 from parallelsearch.clients.pools import Pool
 from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import UpstreamUnavailable
@@ -97,7 +97,7 @@ def _json(content: bytes | str) -> Json:
 
 
 def _message(error: object) -> str:
-    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:MAX_DETAIL_CHARACTERS]
 
 
 def count(usage: object, name: str) -> int:

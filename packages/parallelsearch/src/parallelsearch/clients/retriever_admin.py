@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import httpx2
 import orjson
+from pydantic import ValidationError
 
 from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check, checked_address, checked_token
 from parallelsearch.clients.retriever import NAME
@@ -34,7 +35,11 @@ class RetrieverAdminClient:
 
     def reload(self, index: str) -> ReloadResponse:
         """Serves what is published under this name now."""
-        return ReloadResponse.model_validate_json(self._ask("POST", f"indexes/{index}/reload").content)
+        answer = self._ask("POST", f"indexes/{index}/reload")
+        try:
+            return ReloadResponse.model_validate_json(answer.content, extra="ignore")
+        except ValidationError as error:
+            raise UpstreamUnavailable("The retriever's answer to a reload is not in the form that was expected.") from error
 
     def close(self) -> None:
         self._http.close()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check, checked_address, checked_token
+from parallelsearch.clients.http import CONNECT_TIMEOUT_S, check, checked_address, checked_token, without_password
 from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.schemas.training import (
     MAX_LISTED,
@@ -94,7 +94,9 @@ class TrainerClient:
         try:
             return kind.model_validate_json(answer.content)
         except ValidationError:
-            raise UpstreamUnavailable(f"What answers at {self._http.base_url} is no trainer, or one of another version.") from None
+            raise UpstreamUnavailable(
+                f"What answers at {without_password(self._http.base_url)} is no trainer, or one of another version."
+            ) from None
 
 
 def _path(run_id: str) -> str:
