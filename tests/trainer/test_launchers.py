@@ -157,6 +157,19 @@ def test_what_a_run_waits_for_is_said_and_taken_back(trainer, cluster, platform)
     wait_for_detail(trainer, run_id, "")
 
 
+def test_the_questions_of_a_run_that_waits_are_dealt_once(trainer, cluster, platform):
+    cluster.away = True
+    run_id = trainer.submit(platform.spec(launcher="ray")).json()["id"]
+    wait_for_detail(trainer, run_id, "cannot be reached")
+    prompts = platform.folder / "runs" / run_id / "prompts.jsonl"
+    dealt = prompts.stat()
+    time.sleep(0.3)
+    cluster.away = False
+    trainer.wait(run_id, "running")
+
+    assert (prompts.stat().st_ino, prompts.stat().st_mtime_ns) == (dealt.st_ino, dealt.st_mtime_ns)
+
+
 def wait_for_detail(trainer, run_id, words):
     def said():
         run = trainer.run(run_id)

@@ -112,10 +112,11 @@ class JobBuilder:
             )
 
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
-        """Writes what the run's processes read."""
+        """Writes what the run's processes read. What is there stays: a run that waits is laid out again and again, and dealing takes
+        seconds."""
         (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         _write_whole(job.folder / SPEC_FILE, [spec.model_dump_json(indent=2).encode()])
-        if isinstance(spec, ReinforcementSpec):
+        if isinstance(spec, ReinforcementSpec) and not (job.folder / PROMPTS).is_file():
             rows = [row for row in self._data(spec.data, "data").read_bytes().splitlines() if row.strip()]
             if not rows:
                 raise InvalidInput(f"data: {spec.data} has no rows any more.")
@@ -214,7 +215,7 @@ def deal(rows: Sequence[bytes], count: int, seed: int) -> list[bytes]:
 
 
 def _write_whole(path: Path, parts: Iterable[bytes]) -> None:
-    """Whole or not at all: a run whose start was not recorded may be reading it already."""
+    """Whole or not at all, since a run whose start was not recorded may be reading it already."""
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as file:
         file.writelines(parts)
