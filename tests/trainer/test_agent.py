@@ -54,7 +54,7 @@ async def test_a_context_that_is_full_ends_the_rollout_with_a_reward(agent, tmp_
     room = len(TOKENIZER.encode(prompt_of(), add_special_tokens=False)) + 300 + len(SEARCH) + 50
     worker = make_worker(tmp_path, Retriever(), context_tokens=room)
     response, engine = await execute(agent, worker, SEARCH)
-    record = Rollouts(tmp_path).facts()[0]
+    record = Rollouts(tmp_path).new_facts({})[0]
 
     assert record.stop_reason is StopReason.CONTEXT_LIMIT
     assert response["reward"] == pytest.approx(0.8, rel=1e-4)
@@ -70,7 +70,7 @@ async def test_a_prompt_without_room_is_not_cut_and_nothing_is_generated(agent, 
 
     assert engine.asked == []
     assert len(response["action_ranges"]) == 1
-    assert Rollouts(tmp_path).facts()[0].stop_reason is StopReason.CONTEXT_LIMIT
+    assert Rollouts(tmp_path).new_facts({})[0].stop_reason is StopReason.CONTEXT_LIMIT
 
 
 @pytest.mark.anyio
@@ -88,13 +88,13 @@ async def test_evaluation_rows_give_exact_match(agent, tmp_path):
     response, _ = await execute(agent, make_worker(tmp_path, Retriever()), SEARCH, ANSWER, label=label)
 
     assert response["reward"] == 1.0
-    assert Rollouts(tmp_path).facts()[0].split == "eval"
+    assert Rollouts(tmp_path).new_facts({})[0].split == "eval"
 
 
 @pytest.mark.anyio
 async def test_records_hold_the_facts_and_a_sample_can_be_scored_again(agent, tmp_path):
     await execute(agent, make_worker(tmp_path, Retriever()), SEARCH, AGAIN, ANSWER)
-    record = Rollouts(tmp_path).facts()[0]
+    record = Rollouts(tmp_path).new_facts({})[0]
     sample = json.loads(next((tmp_path / "rollouts").glob("samples-*")).read_text())
 
     assert (record.searches, record.repeated_searches, record.decomposed, record.matched) == (1, 1, True, True)

@@ -65,7 +65,7 @@ async def test_the_gateways_loop_and_openrlhfs_give_the_same_bytes(agent, tmp_pa
     settings = training_settings(worker.spec.rollout, TOKENIZER.all_special_tokens)
     request = RolloutRequest("q1", QUESTION, settings)
     trajectory = await run_rollout(request, policy, Retriever().client, identity=PolicyIdentity("m"))
-    record = Rollouts(tmp_path).facts()[0]
+    record = Rollouts(tmp_path).new_facts({})[0]
 
     assert [trained for trained, _ in engine.asked] == served
     assert record.stop_reason is trajectory.stop_reason

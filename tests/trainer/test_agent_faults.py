@@ -15,7 +15,7 @@ async def test_a_retriever_fault_is_data_is_excluded_and_says_nothing_to_the_pol
     retriever = Retriever(down=1_000)
     worker = make_worker(tmp_path, retriever)
     response, _engine = await execute(agent, worker, SEARCH)
-    record = Rollouts(tmp_path).facts()[0]
+    record = Rollouts(tmp_path).new_facts({})[0]
 
     assert record.stop_reason is StopReason.RETRIEVAL_FAILED
     assert record.excluded
@@ -31,7 +31,7 @@ async def test_whatever_a_policy_asks_is_no_fault_of_the_retriever(agent, tmp_pa
     worker = make_worker(tmp_path, Retriever(), context_tokens=40_000, turn_tokens=12_000)
     search = f"<think> x </think>\n\n<search> {query} </search>"
     response, _ = await execute(agent, worker, search, ANSWER, params=SamplingParams(max_tokens=12_000))
-    record = Rollouts(tmp_path).facts()[0]
+    record = Rollouts(tmp_path).new_facts({})[0]
 
     assert (record.stop_reason, record.searches, record.excluded) == (StopReason.ANSWERED, 1, False)
     assert response["reward"] == pytest.approx(record.reward, rel=1e-4)
@@ -72,7 +72,7 @@ async def test_two_draws_of_a_question_in_flight_are_two_groups(agent, tmp_path)
     (excluded, _), (right, _), (wrong, _) = await asyncio.gather(broken, *others)
 
     assert excluded["reward"] == right["reward"] != wrong["reward"]
-    assert {record.draw for record in Rollouts(tmp_path).facts()} == {3, 17}
+    assert {record.draw for record in Rollouts(tmp_path).new_facts({})} == {3, 17}
 
 
 @pytest.mark.anyio

@@ -112,8 +112,8 @@ class JobBuilder:
             )
 
     def prepare(self, job: Job, spec: ReinforcementSpec | SupervisedSpec) -> None:
-        """Writes what the run's processes read. What is there stays: a run that waits is laid out again and again, and dealing takes
-        seconds."""
+        """Writes what the run's processes read. What was dealt stays: a run that waits is laid out again and again, and dealing
+        takes seconds."""
         (job.folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         _write_whole(job.folder / SPEC_FILE, [spec.model_dump_json(indent=2).encode()])
         if isinstance(spec, ReinforcementSpec) and not (job.folder / PROMPTS).is_file():

@@ -118,13 +118,9 @@ class Rollouts:
 
     run_folder: Path
 
-    def facts(self) -> list[RolloutRecord]:
-        """All of them by time; a line that is still being written is left out."""
-        lines = (line for path in self._files("facts") for line in path.read_bytes().splitlines())
-        return sorted(_parsed(lines), key=lambda record: record.time)
-
     def new_facts(self, read: dict[Path, Tail]) -> list[RolloutRecord]:
-        """Those that were not there yet when `read`, which is kept between calls, was last given; in no order."""
+        """Those that were not there yet when `read`, which is kept between calls, was last given; in no order. A line that is still
+        being written waits."""
         for path in self._files("facts"):
             read.setdefault(path, Tail(path))
         return list(_parsed(line for tail in read.values() for line in tail.lines()))
