@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi import FastAPI, Request
 from safetensors.numpy import save_file
+from training_platform import until
 
 from parallelsearch.schemas.training import SPEC, RunState
 from trainer.checkpoints import Checkpoints
@@ -155,6 +156,24 @@ def test_checkpoints_have_one_writer_whoever_asks_at_once(start_trainer, platfor
 
     assert sorted(answer.status_code for answer in answers) == ([201] * 4 if key else [201, 422, 422, 422])
     assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
+
+
+@pytest.mark.parametrize("max_running", [1, 2], ids=["not tried", "tried"])
+def test_a_run_that_never_started_takes_no_model_of_the_one_that_it_goes_on_with(start_trainer, platform, max_running):
+    trainer = start_trainer(max_running=max_running)
+    first = trainer.submit(platform.spec()).json()["id"]
+    trainer.wait(first, "succeeded")
+    steps = [10, 20, 30, 40]
+    for step in steps:
+        write_checkpoint(platform, first, step)
+    platform.does("sleep 60")
+    trainer.wait(trainer.submit(platform.spec()).json()["id"], "running")
+    second = trainer.submit(platform.spec(checkpoints={"resume_from": first, "keep": 2})).json()["id"]
+    if max_running == 2:
+        until(lambda: "GPUs are needed" in trainer.run(second)["detail"])
+
+    assert trainer.delete(f"{RUNS}/{second}").json()["state"] == "cancelled"
+    assert [entry["step"] for entry in trainer.get(f"{RUNS}/{first}/checkpoints").json()["checkpoints"]][:4] == steps
 
 
 @pytest.mark.parametrize("gone", ["models", "data", "checkpoints"])

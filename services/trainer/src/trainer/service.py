@@ -217,10 +217,12 @@ class TrainingRuns:
             self._record(run, ended or status, ordered=ended is not None)
 
     def _tidy(self, run: Run, *, ended: bool) -> None:
+        """Of what a run goes on with, only one that runs takes models away."""
         try:
             checkpoints = self.jobs.checkpoints(run.id, run.spec)
-            drop_old(checkpoints, run.spec.checkpoints.keep)
-            if ended:
+            if run.state is RunState.RUNNING:
+                drop_old(checkpoints, run.spec.checkpoints.keep)
+            if ended and self.jobs.folder(run.id).exists():
                 drop_torn(checkpoints)
         except (InvalidInput, OSError) as error:
             log.warning("checkpoints_not_tidied", run=run.id, detail=str(error))
