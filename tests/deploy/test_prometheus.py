@@ -1,6 +1,8 @@
+import json
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -76,6 +78,28 @@ def test_metrics_of_the_engine_exist_in_its_source():
     for name in VLLM_METRICS:
         # prometheus_client adds the suffix that a kind of metric has.
         assert f'"{re.sub("_(total|bucket)$", "", name)}"' in source, name
+
+
+FRESH = """
+import json, sys
+from prometheus_client import REGISTRY
+from gateway import metrics
+from policy import metrics
+from retriever import metrics
+from trainer.metrics import show_states
+show_states({})
+print(json.dumps([REGISTRY.get_sample_value(name, labels) for name, labels in json.load(sys.stdin)]))
+"""
+
+
+def test_what_alerts_see_grow_is_there_before_it_has_grown():
+    """A series that begins with its first event was never seen to grow, and an alert on that would be silent about it."""
+    series = re.compile(r"(?:increase|delta)\((parallelsearch_\w+)(?:{([^}]*)})?\[")
+    grown = [found for rule in ALERTS.values() for found in series.findall(rule["expr"])]
+    asked = [(name, dict(re.findall(r'(\w+)="([^"]*)"', labels))) for name, labels in grown]
+    assert len(asked) >= 4
+    done = subprocess.run([sys.executable, "-c", FRESH], input=json.dumps(asked), capture_output=True, text=True, check=True)
+    assert dict(zip(map(str, asked), json.loads(done.stdout), strict=True)) == {str(each): 0.0 for each in asked}
 
 
 def test_recorded_ratios_exist_where_they_are_used():

@@ -19,6 +19,8 @@ class Outcome(StrEnum):
 
 VERSION = Gauge("parallelsearch_policy_version", "Version of the weights that are served", ["model"])
 CHANGES = Counter("parallelsearch_policy_weight_changes_total", "Changes of weights by outcome", ["outcome"])
+for outcome in Outcome:  # there from the start, so that the first one is seen to come
+    CHANGES.labels(outcome)
 PAUSE_SECONDS = Histogram(
     "parallelsearch_policy_weight_pause_seconds", "Seconds without generation while weights change", buckets=SECONDS_BUCKETS
 )
