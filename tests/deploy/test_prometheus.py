@@ -20,8 +20,10 @@ from deployed import (
     site_packages,
 )
 
+from gateway.settings import GatewaySettings
 from parallelsearch.rollout.types import Kind, StopReason
 from policy.metrics import Outcome
+from retriever.settings import RetrieverSettings
 from servicekit.metrics import SECONDS_BUCKETS
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -100,6 +102,22 @@ def test_what_alerts_see_grow_is_there_before_it_has_grown():
     assert len(asked) >= 4
     done = subprocess.run([sys.executable, "-c", FRESH], input=json.dumps(asked), capture_output=True, text=True, check=True)
     assert dict(zip(map(str, asked), json.loads(done.stdout), strict=True)) == {str(each): 0.0 for each in asked}
+
+
+def test_limits_that_settings_move_are_not_written_into_alerts():
+    """A number in an alert that is the default of a setting is wrong wherever that setting is another."""
+    defaults = {
+        field.default: name
+        for settings in (GatewaySettings, RetrieverSettings)
+        for name, field in settings.model_fields.items()
+        if name.startswith("max_")
+    }
+    numbers = {
+        float(number)
+        for rule in ALERTS.values()
+        for number in re.findall(r"(?<![\w.\[\"])\d+(?:\.\d+)?(?![\w.\]\"])", rule["expr"])
+    }
+    assert {number: defaults[number] for number in numbers & defaults.keys()} == {}
 
 
 def test_recorded_ratios_exist_where_they_are_used():

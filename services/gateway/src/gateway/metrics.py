@@ -32,6 +32,7 @@ REFUSED = Counter("parallelsearch_refused_total", "Requests over their key's lim
 STORE_FAILURES = Counter("parallelsearch_store_failures_total", "Trajectories that could not be stored, or not be read")
 SEARCHES_IN_FLIGHT = Gauge("parallelsearch_searches_in_flight", "Searches without a policy that are being worked on")
 IN_FLIGHT = Gauge("parallelsearch_answers_in_flight", "Answers being worked on")
+IN_FLIGHT_LIMIT = Gauge("parallelsearch_answers_in_flight_limit", "Answers that are worked on at most")
 
 
 def record(trajectory: Trajectory) -> None:

@@ -57,6 +57,7 @@ class AnswerService:
         self._search = CachedSearch(upstreams.flights, upstreams.retriever, upstreams.versions)
         self._answers = AnswerCache(upstreams.redis, ttl_s=settings.answer_cache_ttl_s)
         self.streams = AnswerStreams(settings.stream_grace_s)
+        metrics.IN_FLIGHT_LIMIT.set(settings.max_in_flight)
         self._places = Places(settings.max_in_flight, "answers", metrics.IN_FLIGHT)
         self._search_places = Places(settings.max_in_flight, "searches", metrics.SEARCHES_IN_FLIGHT)
 
