@@ -73,6 +73,12 @@ def test_a_platform_that_cannot_be_asked_is_a_failed_round_and_the_canary_lives(
     assert value(registry, "rounds_total", outcome="failed") == 3
 
 
+def test_how_often_it_asks_is_shown_so_that_an_old_round_is_told_from_a_rare_one(registry):
+    asyncio.run(canary(registry, FakeAsker()).run(7200.0, list, rounds=1))
+
+    assert value(registry, "interval_seconds") == 7200
+
+
 def test_every_metric_that_is_exported_is_described(registry):
     asyncio.run(canary(registry, FakeAsker()).round())
     exported = set(re.findall(r"^# TYPE (\S+)", generate_latest(registry).decode(), re.MULTILINE))

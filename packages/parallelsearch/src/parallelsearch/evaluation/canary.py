@@ -15,6 +15,7 @@ All gauges are over the last full round; those by `kind` carry one of the kinds 
 | `parallelsearch_canary_answers_total{stop_reason}` | rollouts by how they ended |
 | `parallelsearch_canary_rounds_total{outcome}` | rounds that were `done` or `failed` |
 | `parallelsearch_canary_last_round_timestamp_seconds` | when the last round was done: alert when it grows old |
+| `parallelsearch_canary_interval_seconds` | from the beginning of a round to that of the next |
 """
 
 from __future__ import annotations
@@ -65,8 +66,12 @@ class CanaryMetrics:
         self._answers = Counter(f"{PREFIX}answers_total", "Rollouts by how they ended.", ["stop_reason"], registry=registry)
         self._rounds = Counter(f"{PREFIX}rounds_total", "Rounds by outcome.", ["outcome"], registry=registry)
         self._last = Gauge(f"{PREFIX}last_round_timestamp_seconds", "When the last round was done.", registry=registry)
+        self._interval = Gauge(f"{PREFIX}interval_seconds", "From the beginning of a round to that of the next.", registry=registry)
         for outcome in ("done", "failed"):
             self._rounds.labels(outcome)
+
+    def every(self, interval_s: float) -> None:
+        self._interval.set(interval_s)
 
     def failed(self) -> None:
         self._rounds.labels("failed").inc()
@@ -141,6 +146,7 @@ class Canary:
     async def run(self, interval_s: float, say: Callable[[str], None], *, rounds: int | None = None) -> None:
         """Rounds for ever (or so many), one beginning every `interval_s` seconds, later if one takes longer."""
         done = 0
+        self._metrics.every(interval_s)
         while rounds is None or done < rounds:
             started = time.monotonic()
             try:
