@@ -4,6 +4,7 @@ import re
 
 import yaml
 from deployed import ROOT, is_variable, rules
+from manifests import base, of_kind
 
 TEXT = (ROOT / "docs" / "operations.md").read_text()
 BUILD_SETTINGS = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PULL_IMAGES"}
@@ -42,3 +43,22 @@ def test_volumes_and_published_ports_are_those_of_compose():
     }
     for port in re.findall(r"^\| (\d+) \|", TEXT, re.M):
         assert any(port in each for each in published)
+
+
+def test_kubectl_is_told_the_namespace_before_anything_in_it_is_named():
+    told = TEXT.index("kubectl config set-context --current --namespace=" + base_namespace())
+    before = [command for command in re.findall(r"kubectl [^`\n]+", TEXT[:told]) if not command.startswith("kubectl apply -k")]
+    assert [command for command in before if f" -n {base_namespace()} " not in command] == []
+
+
+def base_namespace():
+    return yaml.safe_load((ROOT / "k8s" / "base" / "kustomization.yaml").read_text())["namespace"]
+
+
+def test_an_upgrade_takes_away_what_kubernetes_lets_nobody_change():
+    """Pods of a job that is there are fixed: `kubectl apply` of a new image is refused."""
+    upgrade = TEXT[TEXT.index("**Upgrade.**") : TEXT.index("**Roll back.**")]
+    jobs = [job["metadata"]["name"] for job in of_kind(base(), "Job")]
+    assert jobs
+    for name in jobs:
+        assert f"`kubectl delete job {name}`" in upgrade
