@@ -182,6 +182,37 @@ def test_a_lost_stream_says_so_and_the_question_can_be_asked_again_when_the_gate
         expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro", timeout=20_000)
 
 
+def test_how_it_is_asked_stays_chosen_when_one_looks_elsewhere(new_page):
+    page = new_page()
+    models = {"data": [{"id": name} for name in ("parallelsearch", "parallelsearch:mine", "other")]}
+    page.route("**/v1/models", lambda route: route.fulfill(json=models))
+    page.reload()
+    page.get_by_text("Model and limits").click()
+    chosen = {"Model": "other", "Index": "mine", "Cache": "bypass"}
+    limits = {"Passages a sub-query": "7", "Searches at most": "2", "Sub-queries a search": "5", "Deadline in seconds": "30"}
+    for label, value in chosen.items():
+        page.get_by_label(label).select_option(value)
+    for label, value in limits.items():
+        page.get_by_label(label).fill(value)
+    page.get_by_label("No search").check()
+    page.get_by_role("link", name="History").click()
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.get_by_text("Model and limits").click()
+    for label, value in (chosen | limits).items():
+        expect(page.get_by_label(label)).to_have_value(value)
+    expect(page.get_by_label("No search")).to_be_checked()
+
+
+def test_a_question_that_is_too_long_is_refused_in_words_and_not_cut(new_page):
+    page = new_page()
+    field = page.get_by_role("textbox", name="Question")
+    field.focus()
+    page.keyboard.insert_text("word " * 2_000 + "end?")
+    assert field.input_value().endswith("end?")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("8192 characters")
+
+
 def test_examples_fill_the_question(new_page):
     page = new_page()
     example = page.locator(".kind button").first

@@ -70,3 +70,42 @@ def test_a_refused_upload_says_why(served):
     page.locator("main input[type=file]").set_input_files({"name": "a.md", "mimeType": "text/markdown", "buffer": b"x"})
     page.get_by_role("button", name="Upload").click()
     expect(page.locator("main")).to_contain_text("This route needs the admin token.")
+
+
+def test_while_documents_are_sent_they_cannot_be_sent_again(served):
+    page, _ = served
+    waiting = []
+    page.route("**/v1/indexes/mine/documents", lambda route: waiting.append(route))
+    page.goto("/#/documents/mine")
+    page.locator("main input[type=file]").set_input_files({"name": "a.md", "mimeType": "text/markdown", "buffer": b"x"})
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("button", name="Sending")).to_be_disabled()
+    waiting[0].fulfill(status=202, json={})
+    expect(page.get_by_role("button", name="Upload")).to_be_enabled()
+    assert len(waiting) == 1
+
+
+@pytest.mark.parametrize(("total", "said"), [(2, 0), (2_000, 1)])
+def test_documents_that_are_not_listed_are_told_of(served, total, said):
+    page, _ = served
+    page.route("**/v1/indexes/mine?limit=1000", lambda route: route.fulfill(json=status() | {"total": total}))
+    page.goto("/#/documents/mine")
+    page.get_by_role("row").nth(1).wait_for()
+    expect(page.get_by_text("The first 2 are listed.")).to_have_count(said)
+
+
+@pytest.mark.parametrize(("on", "taken"), [("main input[type=file]", True), ("main h1", False)])
+def test_a_file_dropped_on_the_field_is_the_fields_and_elsewhere_the_pages(served, on, taken):
+    page, _ = served
+    page.goto("/#/documents/mine")
+    left_alone = page.locator(on).evaluate("""element => {
+        const data = new DataTransfer();
+        data.items.add(new File(["x"], "a.md"));
+        const told = ["dragover", "drop"].map(type =>
+            element.dispatchEvent(new DragEvent(type, { dataTransfer: data, cancelable: true, bubbles: true })));
+        return told.every(Boolean);
+    }""")
+    assert left_alone == taken
+    expect(page.locator(".drop")).to_have_count(0)
+    page.wait_for_timeout(200)
+    assert page.url.endswith("#/documents/mine" if taken else "#/opened")

@@ -121,3 +121,50 @@ def test_the_appearance_can_be_chosen_and_is_kept(new_page):
     assert light != dark
     page.reload()
     assert page.evaluate(ground) == dark
+
+
+@pytest.mark.parametrize("width", [320, 360, 640])
+def test_the_header_breaks_no_word_at_any_zoom(new_page, width):
+    """320 pixels are what a zoom of 400 % leaves of 1280."""
+    page = new_page(width=width)
+    for word in page.locator("header nav a, header button").all():
+        height, line = word.evaluate("""element => {
+            const range = document.createRange();
+            range.selectNodeContents(element);
+            return [range.getBoundingClientRect().height, parseFloat(getComputedStyle(element).lineHeight)];
+        }""")
+        assert height <= line, word.inner_text()
+    assert overflow(page) == 0
+
+
+def test_the_focus_goes_with_the_view_that_what_was_pressed_leads_to(new_page):
+    page = new_page()
+    ask(page, AGES)
+    settled(page)
+    page.get_by_role("link", name="History").click()
+    assert focused(page) == "History"
+    tab_to(page, AGES)
+    page.keyboard.press("Enter")
+    settled(page)
+    assert page.evaluate("document.activeElement.tagName") == "MAIN"
+
+
+@pytest.mark.parametrize("room", ["localStorage", "sessionStorage"])
+def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(new_page, room):
+    page = new_page()
+    page.add_init_script(
+        f"Object.defineProperty(window, '{room}', {{ get() {{ throw new DOMException('blocked', 'SecurityError'); }} }})"
+    )
+    page.reload()
+    ask(page, AGES)
+    settled(page)
+    expect(page.locator(".answer bdi")).to_have_text("Camille Pissarro")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("API key").fill("ps-a")
+    page.get_by_label("Appearance").select_option("dark")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Settings").click()
+    expect(page.get_by_label("API key")).to_have_value("ps-a")
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("link", name="History").click()
+    expect(page.locator(".entries button")).to_contain_text(AGES)

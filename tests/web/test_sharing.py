@@ -5,6 +5,8 @@ from playwright.sync_api import expect
 from web_actions import ask, settled
 from web_stand_ins import AGES
 
+from parallelsearch.schemas.answers import ScoredTrajectoryModel, TrajectoryModel
+
 pytestmark = pytest.mark.web
 
 
@@ -121,3 +123,51 @@ def test_a_dropped_trajectory_is_shown(answered):
     drop(answered, "one.json", json.dumps(whole, indent=2))
     expect(answered.get_by_role("heading", name="one.json")).to_be_visible()
     expect(answered.locator(".answer bdi")).to_have_text("Camille Pissarro")
+
+
+def test_what_is_copied_is_a_whole_trajectory_wherever_it_was_opened(answered):
+    """As `parallelsearch reward` and others read it, where a field that is none of a trajectory's is refused."""
+    live = TrajectoryModel.model_validate_json(copied(answered, "JSON"))
+    answered.get_by_role("link", name="History").click()
+    answered.locator(".entries button").click()
+    settled(answered)
+    assert TrajectoryModel.model_validate_json(copied(answered, "JSON")) == live
+    scored = live.model_dump(mode="json") | {"kind": "parallel", "golden_answers": ["Camille Pissarro"]}
+    scored["turns"][-1]["action"]["opened"] = True
+    scored["turns"][0]["observation"][0]["passages"][0]["metadata"] = {
+        "source": "a.pdf",
+        "page": 2,
+        "section": "Birth",
+        "author": "x",
+    }
+    scored["citations"][0]["section"] = "Birth"
+    scored["policy"]["versions"] = ["1", "2"]
+    drop(answered, "scored.json", json.dumps(scored))
+    answered.get_by_role("heading", name="scored.json").wait_for()
+    settled(answered)
+    assert ScoredTrajectoryModel.model_validate_json(copied(answered, "JSON")) == ScoredTrajectoryModel.model_validate(scored)
+
+
+@pytest.mark.parametrize("what", ["link", "JSON", "curl"])
+def test_without_the_clipboards_interface_copying_works_and_leaves_the_focus_where_it_was(answered, what):
+    answered.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    button = answered.get_by_role("button", name=f"Copy {what}")
+    button.focus()
+    answered.keyboard.press("Enter")
+    copied_button = answered.get_by_role("button", name="Copied")
+    copied_button.wait_for()
+    expect(copied_button).to_be_focused()
+
+
+def test_what_could_not_be_copied_is_not_said_to_be(answered):
+    answered.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined }); document.execCommand = () => false")
+    answered.get_by_role("button", name="Copy JSON").click()
+    expect(answered.get_by_role("button", name="Not copied")).to_be_visible()
+    expect(answered.locator("[aria-live=polite].sr")).to_have_text("JSON: the browser did not let it be copied.")
+
+
+def test_a_dropped_file_that_cannot_be_read_says_so(answered):
+    """A folder is such a file: its text cannot be had."""
+    answered.evaluate("() => { File.prototype.text = () => Promise.reject(new DOMException('', 'NotFoundError')); }")
+    drop(answered, "folder", "")
+    expect(answered.get_by_role("alert")).to_contain_text("The file cannot be read.")

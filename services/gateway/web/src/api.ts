@@ -1,9 +1,11 @@
 /** Every request that the page makes. All go to the origin it came from, and every failure is a `Failure` with words. */
 import { type KeyName, readKey } from "./keys";
-import { sentEvents } from "./sse";
+import { heard, sentEvents } from "./sse";
 import type { AnswerRequest, Problem, StreamEvent, Trajectory } from "./wire";
 
 const TIMEOUT_MS = 15_000;
+/** Of what takes its time: files on their way, weights that are loaded. */
+const LONG_MS = 120_000;
 /** How long a file that was opened can be loaded again. */
 const KEPT_MS = 600_000;
 /** Waits before each further try to go on with a stream, after failures in a row. */
@@ -25,11 +27,36 @@ export const unreachable = (): Failure =>
 export const lost = (): Failure =>
   local("lost", "The connection was lost", "The stream ended before the answer was complete. What had arrived is shown below.");
 
-/** The admin token stands above the API key, which will do where there is none. */
-function headers(key: KeyName): Record<string, string> {
-  const secret = readKey(key) || readKey("api-key");
-  return secret ? { authorization: `Bearer ${secret}` } : {};
+const slow = (): Failure => local("slow", "No answer in time", "The service did not answer in time. Try again in a moment.");
+
+const foreign = (): Failure =>
+  local("foreign", "This is no answer of the gateway", "Something between this page and the gateway answered in its place: a login page, perhaps.");
+
+/** What a request is for. Asking takes the API key, changing the admin token; reading and changing take the other where theirs is not there. */
+type Purpose = "ask" | "read" | "change";
+const KEYS: Record<Purpose, KeyName[]> = { ask: ["api-key"], read: ["api-key", "admin-token"], change: ["admin-token", "api-key"] };
+
+function headers(purpose: Purpose): Record<string, string> {
+  const secret = KEYS[purpose].map(readKey).find((key) => key);
+  if (!secret) return {};
+  // A header takes no other characters, and no key has them.
+  if (!/^[\x20-\x7e]+$/.test(secret)) {
+    const detail = "The key that was given holds characters that no key has: quotes, spaces or letters that came along. Copy it anew.";
+    throw new Failure({ type: "page:key", title: "This is no key", status: 401, detail });
+  }
+  return { authorization: `Bearer ${secret}` };
 }
+
+/** What went wrong with a request that was sent; one that the person took back stays what it is. */
+function mishap(error: unknown): unknown {
+  if (error instanceof Failure) return error;
+  if (error instanceof SyntaxError) return foreign();
+  if (!(error instanceof DOMException)) return unreachable();
+  return error.name === "TimeoutError" ? slow() : error;
+}
+
+/** The problem that an error is. */
+export const problemOf = (error: unknown): Problem => (error instanceof Failure ? error : unreachable()).problem;
 
 async function failureOf(response: Response): Promise<Failure> {
   const fallback: Problem = {
@@ -47,31 +74,39 @@ async function failureOf(response: Response): Promise<Failure> {
   }
 }
 
-async function send(path: string, init: RequestInit, key: KeyName): Promise<Response> {
+async function send(path: string, init: RequestInit, purpose: Purpose): Promise<Response> {
+  const carried = { ...headers(purpose), ...init.headers };
   let response: Response;
   try {
-    response = await fetch(path, { ...init, headers: { ...headers(key), ...init.headers } });
+    response = await fetch(path, { ...init, headers: carried });
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw unreachable();
+    throw mishap(error);
   }
   if (!response.ok) throw await failureOf(response);
   return response;
 }
 
-export async function getJson<T>(path: string, key: KeyName = "api-key"): Promise<T> {
-  const response = await send(path, { signal: AbortSignal.timeout(TIMEOUT_MS) }, key);
-  return (await response.json()) as T;
+async function asked<T>(path: string, init: RequestInit, purpose: Purpose): Promise<T> {
+  const response = await send(path, init, purpose);
+  try {
+    return (await response.json()) as T;
+  } catch (error) {
+    throw mishap(error);
+  }
 }
 
-export async function postJson<T>(path: string, key: KeyName): Promise<T> {
-  const response = await send(path, { method: "POST", signal: AbortSignal.timeout(120_000) }, key);
-  return (await response.json()) as T;
+export function getJson<T>(path: string, purpose: Purpose = "ask"): Promise<T> {
+  return asked<T>(path, { signal: AbortSignal.timeout(TIMEOUT_MS) }, purpose);
+}
+
+/** Has something changed: the admin's alone. */
+export function postJson<T>(path: string): Promise<T> {
+  return asked<T>(path, { method: "POST", signal: AbortSignal.timeout(LONG_MS) }, "change");
 }
 
 /** Sends documents, or takes one out; both need the admin token. */
 export async function changeDocuments(path: string, init: RequestInit): Promise<void> {
-  await send(path, { ...init, signal: AbortSignal.timeout(120_000) }, "admin-token");
+  await send(path, { ...init, signal: AbortSignal.timeout(LONG_MS) }, "change");
 }
 
 /** How far a stream has been read: the answer's id, and that of its last event. */
@@ -84,10 +119,10 @@ function connection(request: AnswerRequest, place: Place, signal: AbortSignal): 
   const accept = "text/event-stream";
   if (place.answer) {
     const path = `/v1/answers/${encodeURIComponent(place.answer)}/events`;
-    return send(path, { headers: { accept, "last-event-id": place.last }, signal }, "api-key");
+    return heard(send(path, { headers: { accept, "last-event-id": place.last }, signal }, "ask"));
   }
   const body = JSON.stringify({ ...request, stream: true });
-  return send("/v1/answers", { method: "POST", headers: { accept, "content-type": "application/json" }, body, signal }, "api-key");
+  return send("/v1/answers", { method: "POST", headers: { accept, "content-type": "application/json" }, body, signal }, "ask");
 }
 
 /**
@@ -131,7 +166,7 @@ export function isOriginal(url?: string): boolean {
 /** Fetches an uploaded document with the key. A PDF opens in the browser's own viewer, at its page; anything else is saved. */
 export async function openOriginal(url: string, name: string): Promise<void> {
   const [, path = "", page = ""] = ORIGINAL.exec(url) ?? [];
-  const response = await send(path, { signal: AbortSignal.timeout(120_000) }, "api-key");
+  const response = await send(path, { signal: AbortSignal.timeout(LONG_MS) }, "ask");
   const isPdf = response.headers.get("content-type") === "application/pdf";
   const file = new Blob([await response.arrayBuffer()], { type: isPdf ? "application/pdf" : "application/octet-stream" });
   const address = URL.createObjectURL(file);

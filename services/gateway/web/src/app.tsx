@@ -1,7 +1,8 @@
 /** The frame of the page: header, the view that the hash names, files dropped anywhere, and a voice for screen readers. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useAsking } from "./asking";
-import { type Opened, readTrajectories } from "./opened";
+import { type Opened, readFile } from "./opened";
+import { FIRST_CHOICES } from "./parts/composer";
 import { HealthBanner, HealthLine, useHealth } from "./parts/health";
 import { Settings } from "./parts/settings";
 import { type Route, useRoute } from "./route";
@@ -36,10 +37,12 @@ export function App() {
   const [settings, setSettings] = useState(false);
   const [opened, setOpened] = useState<Opened | null>(null);
   const [question, setQuestion] = useState("");
+  const [choices, setChoices] = useState(FIRST_CHOICES);
   const main = useRef<HTMLElement>(null);
+  const from = useRef(route);
 
   async function open(file: File): Promise<void> {
-    setOpened(readTrajectories(file.name, await file.text()));
+    setOpened(await readFile(file));
     location.hash = "#/opened";
   }
   const dragging = useDrop((file) => void open(file));
@@ -47,6 +50,11 @@ export function App() {
   useEffect(() => {
     document.title = `${TITLES[route.view]} · ParallelSearch`;
   }, [route.view]);
+  useEffect(() => {
+    // What led here may be gone with its view, and the focus with it.
+    if (from.current !== route && document.activeElement === document.body) main.current?.focus({ preventScroll: true });
+    from.current = route;
+  }, [route]);
 
   return (
     <>
@@ -71,7 +79,7 @@ export function App() {
       </header>
       <HealthBanner health={health} />
       <main ref={main} tabIndex={-1}>
-        {route.view === "ask" && <AskView asking={asking} question={question} onQuestion={setQuestion} say={setSaid} />}
+        {route.view === "ask" && <AskView asking={asking} question={question} choices={choices} onQuestion={setQuestion} onChoices={setChoices} say={setSaid} />}
         {route.view === "history" && <HistoryView />}
         {(route.view === "answer" || route.view === "packed") && <LinkedView route={route} say={setSaid} />}
         {route.view === "opened" && <OpenedView opened={opened} onFile={open} say={setSaid} />}
@@ -106,21 +114,25 @@ export function Mark() {
   );
 }
 
+/** A field that takes files itself takes what is dropped on it. */
+const isTaken = (event: DragEvent): boolean => event.target instanceof Element && event.target.matches("input[type=file]");
+
 /** Whether a file hovers over the page; a dropped one is handed on. */
 function useDrop(onFile: (file: File) => void): boolean {
   const [dragging, setDragging] = useState(false);
   useEffect(() => {
     const over = (event: DragEvent): void => {
       if (!event.dataTransfer?.types.includes("Files")) return;
-      event.preventDefault();
-      setDragging(true);
+      setDragging(!isTaken(event));
+      if (!isTaken(event)) event.preventDefault();
     };
     const leave = (event: DragEvent): void => {
       if (event.relatedTarget === null) setDragging(false);
     };
     const drop = (event: DragEvent): void => {
-      event.preventDefault();
       setDragging(false);
+      if (isTaken(event)) return;
+      event.preventDefault();
       const file = event.dataTransfer?.files[0];
       if (file) onFile(file);
     };

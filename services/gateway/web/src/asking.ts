@@ -2,7 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { Failure, lost, streamAnswer, unreachable } from "./api";
 import { remember } from "./history";
-import { advance, failed, NEW, stopped, type Trace } from "./trace";
+import { advance, failed, NEW, stopped, type Trace, trajectoryOf } from "./trace";
 import type { AnswerRequest, Problem, StreamEvent } from "./wire";
 
 /** Events that come within one frame are drawn at once. */
@@ -53,7 +53,7 @@ export function useAsking(say: (text: string) => void): Asking {
         if (!pending.length) setTimeout(flush, FRAME_MS);
         pending.push([event, clock()]);
         announce(event, say);
-        if (event.event === "done") remember(event);
+        if (event.event === "done") remember(trajectoryOf(event));
       });
       flush();
     } catch (error) {

@@ -1,4 +1,5 @@
 /** The questions asked in this browser, newest first. */
+import { kept } from "./storage";
 import type { Trajectory } from "./wire";
 
 const KEY = "parallelsearch.history";
@@ -12,7 +13,7 @@ export interface Entry {
 
 export function readHistory(): Entry[] {
   try {
-    const found: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    const found: unknown = JSON.parse(kept.getItem(KEY) ?? "[]");
     return Array.isArray(found) ? (found as Entry[]) : [];
   } catch {
     return [];
@@ -25,16 +26,16 @@ export function remember(trajectory: Trajectory): void {
 }
 
 export function clearHistory(): void {
-  localStorage.removeItem(KEY);
+  kept.removeItem(KEY);
 }
 
 /** The oldest go first where the browser's room is short. */
 function save(entries: Entry[]): void {
-  for (let kept = entries; kept.length > 0; kept = kept.slice(0, -1)) {
-    const text = JSON.stringify(kept);
+  for (let newest = entries; newest.length > 0; newest = newest.slice(0, -1)) {
+    const text = JSON.stringify(newest);
     if (text.length > MOST_CHARACTERS) continue;
     try {
-      localStorage.setItem(KEY, text);
+      kept.setItem(KEY, text);
       return;
     } catch {
       continue;

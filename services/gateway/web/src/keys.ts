@@ -1,19 +1,24 @@
 /** The API key and the admin token, for this tab only unless the person asks to keep the key. */
+import { kept, ofTab } from "./storage";
 
 export type KeyName = "api-key" | "admin-token";
+
+/** Told to the window when one of them is another. */
+export const KEYS_CHANGED = "parallelsearch.keys";
 
 const name = (key: KeyName): string => `parallelsearch.${key}`;
 
 export function readKey(key: KeyName): string {
-  return sessionStorage.getItem(name(key)) ?? localStorage.getItem(name(key)) ?? "";
+  return ofTab.getItem(name(key)) ?? kept.getItem(name(key)) ?? "";
 }
 
 export function isKept(key: KeyName): boolean {
-  return localStorage.getItem(name(key)) !== null;
+  return kept.getItem(name(key)) !== null;
 }
 
 export function writeKey(key: KeyName, value: string, keep: boolean): void {
-  sessionStorage.removeItem(name(key));
-  localStorage.removeItem(name(key));
-  if (value) (keep ? localStorage : sessionStorage).setItem(name(key), value);
+  ofTab.removeItem(name(key));
+  kept.removeItem(name(key));
+  if (value) (keep ? kept : ofTab).setItem(name(key), value);
+  dispatchEvent(new Event(KEYS_CHANGED));
 }

@@ -14,16 +14,19 @@ const text = (value: unknown): string => (typeof value === "string" ? value : ""
 const number = (value: unknown): number => (typeof value === "number" && Number.isFinite(value) ? value : 0);
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
+const isPlain = (entry: [string, unknown]): entry is [string, string | number] => typeof entry[1] === "string" || typeof entry[1] === "number";
+
 function passage(value: unknown): Passage {
   const from = fields(value) ?? {};
   const about = fields(from.metadata) ?? {};
   return {
+    ...from,
     id: text(from.id),
     title: text(from.title),
     text: text(from.text),
     score: number(from.score),
     url: text(from.url),
-    metadata: { source: text(about.source), page: number(about.page) },
+    metadata: Object.fromEntries(Object.entries(about).filter(isPlain)),
   };
 }
 
@@ -31,6 +34,7 @@ function result(value: unknown): SubQueryResult {
   const from = fields(value) ?? {};
   const { cached, failed } = from;
   return {
+    ...from,
     query: text(from.query),
     passages: list(from.passages).map(passage),
     cached: cached === true,
@@ -45,31 +49,34 @@ function turn(value: unknown, position: number): Turn {
   const timings = fields(from.timings) ?? {};
   const queries = list(action.queries).map(text);
   return {
+    ...from,
     index: position,
     reasoning: text(from.reasoning),
     text: text(from.text),
     repeated: from.repeated === true,
     action:
       action.type === "search"
-        ? { type: "search", queries, dropped: Math.min(64, number(action.dropped)), raw_queries: list(action.raw_queries).map(text) }
+        ? { ...action, type: "search", queries, dropped: Math.min(64, number(action.dropped)), raw_queries: list(action.raw_queries).map(text) }
         : action.type === "answer"
-          ? { type: "answer", text: text(action.text) }
-          : { type: "malformed", reason: text(action.reason) },
+          ? { ...action, type: "answer", text: text(action.text) }
+          : { ...action, type: "malformed", reason: text(action.reason) },
     observation: list(from.observation).map(result),
-    timings: { policy_ms: number(timings.policy_ms), search_ms: number(timings.search_ms) },
+    timings: { ...timings, policy_ms: number(timings.policy_ms), search_ms: number(timings.search_ms) },
   };
 }
 
-/** Throws an Error in words where `value` is no trajectory. */
+/** What the page draws is checked; what else a trajectory holds is kept as it is. Throws an Error in words where `value` is none. */
 export function asTrajectory(value: unknown): Trajectory {
   const from = fields(value);
   if (!from) throw new Error("is not a JSON object");
   if (typeof from.question !== "string") throw new Error("has no question");
   if (!Array.isArray(from.turns)) throw new Error("has no turns");
+  const { event: _, ...rest } = from;
   const usage = fields(from.usage) ?? {};
   const timings = fields(from.timings) ?? {};
   const policy = fields(from.policy) ?? {};
   return {
+    ...rest,
     id: text(from.id),
     question: from.question,
     mode: from.mode === "sequential" || from.mode === "no_search" ? from.mode : "parallel",
@@ -77,6 +84,7 @@ export function asTrajectory(value: unknown): Trajectory {
     stop_reason: text(from.stop_reason),
     turns: from.turns.map(turn),
     usage: {
+      ...usage,
       llm_calls: number(usage.llm_calls),
       search_rounds: number(usage.search_rounds),
       sub_queries: number(usage.sub_queries),
@@ -85,17 +93,19 @@ export function asTrajectory(value: unknown): Trajectory {
       completion_tokens: number(usage.completion_tokens),
     },
     timings: {
+      ...timings,
       total_ms: number(timings.total_ms),
       policy_ms: number(timings.policy_ms),
       search_ms: number(timings.search_ms),
       overhead_ms: number(timings.overhead_ms),
     },
-    policy: { model: text(policy.model), version: text(policy.version) },
-    index: { fingerprint: text(fields(from.index)?.fingerprint) },
+    policy: { ...policy, model: text(policy.model), version: text(policy.version) },
+    index: { ...fields(from.index), fingerprint: text(fields(from.index)?.fingerprint) },
     detail: text(from.detail),
     citations: list(from.citations).map((each) => {
       const cited = fields(each) ?? {};
       return {
+        ...cited,
         passage_id: text(cited.passage_id),
         title: text(cited.title),
         turn: number(cited.turn),
@@ -108,8 +118,17 @@ export function asTrajectory(value: unknown): Trajectory {
   };
 }
 
+/** What a file holds; one that cannot be read at all (a folder, a file too large for a text) is a fault like others. */
+export async function readFile(file: File): Promise<Opened> {
+  try {
+    return readTrajectories(file.name, await file.text());
+  } catch {
+    return { name: file.name, trajectories: [], faults: ["The file cannot be read. A folder, or a file too large, is none to open here."] };
+  }
+}
+
 /** One JSON document, an array of them, or one a line. */
-export function readTrajectories(name: string, content: string): Opened {
+function readTrajectories(name: string, content: string): Opened {
   try {
     const whole: unknown = JSON.parse(content);
     return readRows(name, Array.isArray(whole) ? whole.map((row): [string, unknown] => ["Entry", row]) : [["The file", whole]]);

@@ -25,16 +25,20 @@ export function curl(request: AnswerRequest, needsKey: boolean): string {
   return `curl -s ${location.origin}/v1/answers -H 'content-type: application/json'${key} -d ${quote(JSON.stringify(request))}`;
 }
 
-/** Where the clipboard's own interface is closed (plain HTTP beyond localhost), the old way is taken. */
-export async function copy(text: string): Promise<void> {
+/** Whether it could be done. Where the clipboard's own interface is closed (plain HTTP beyond localhost), the old way is taken. */
+export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
+    return true;
   } catch {
+    const focused = document.activeElement;
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);
     area.select();
-    document.execCommand("copy");
+    const done = document.execCommand("copy");
     area.remove();
+    if (focused instanceof HTMLElement) focused.focus({ preventScroll: true });
+    return done;
   }
 }

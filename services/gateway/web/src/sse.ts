@@ -6,14 +6,17 @@ export interface Sent {
   data: string;
 }
 
-/** Each event, in order. Comments and names are left out; ends with the body, throws where the connection breaks. */
+/** Four times what the gateway lets pass without a word, unless it is told otherwise (`GATEWAY_HEARTBEAT_S`). */
+const SILENT_MS = 60_000;
+
+/** Each event, in order. Comments and names are left out; ends with the body, throws where the connection breaks or has fallen silent. */
 export async function* sentEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<Sent> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await heard(reader.read());
       if (done) return;
       rest += decoder.decode(value, { stream: true });
       const blocks = rest.split(/\r?\n\r?\n/);
@@ -26,6 +29,14 @@ export async function* sentEvents(body: ReadableStream<Uint8Array>): AsyncGenera
   } finally {
     reader.cancel().catch(() => undefined);
   }
+}
+
+/** What is waited for, unless the other end says nothing for too long. */
+export function heard<T>(reading: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error("The connection has fallen silent.")), SILENT_MS);
+    void reading.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }
 
 function field(block: string, name: string): string {

@@ -57,10 +57,15 @@ export function advance(trace: Trace, event: StreamEvent, at: number): Trace {
     case "answer.delta":
       return { ...trace, answer: trace.answer + event.text };
     case "done":
-      return fromTrajectory(event);
+      return fromTrajectory(trajectoryOf(event));
     case "error":
       return failed(trace, event, at);
   }
+}
+
+/** The last event is the trajectory and its own name beside it, which is none of a trajectory's fields. */
+export function trajectoryOf({ event: _, ...trajectory }: { event: "done" } & Trajectory): Trajectory {
+  return trajectory;
 }
 
 /** What is left of a trace that ended before its answer. */

@@ -91,18 +91,18 @@ interface ActionsProps {
 }
 
 function Actions({ shown, say, onReplay, onAgain, onBeside }: ActionsProps) {
-  const [copied, setCopied] = useState("");
+  const [copied, setCopied] = useState({ name: "", done: false });
   const { trajectory } = shown.trace;
   const { request } = shown;
   async function put(name: string, text: Promise<string> | string): Promise<void> {
-    await copy(await text);
-    setCopied(name);
-    say(`${name} copied.`);
-    setTimeout(() => setCopied(""), 2_000);
+    const done = await copy(await text);
+    setCopied({ name, done });
+    say(done ? `${name} copied.` : `${name}: the browser did not let it be copied.`);
+    setTimeout(() => setCopied({ name: "", done: false }), 2_000);
   }
   const copier = (name: string, text: () => Promise<string> | string) => (
     <button type="button" onClick={() => void put(name, text())}>
-      {copied === name ? "Copied" : `Copy ${name === "Link" ? "link" : name}`}
+      {copied.name !== name ? `Copy ${name === "Link" ? "link" : name}` : copied.done ? "Copied" : "Not copied"}
     </button>
   );
   return (

@@ -1,17 +1,32 @@
 /** Where a question is written, and how it is to be answered. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { getJson } from "../api";
+import { KEYS_CHANGED } from "../keys";
 import type { AnswerRequest, Mode } from "../wire";
 import { MODES } from "../format";
 import { other } from "./board";
 
 export interface ComposerProps {
   question: string;
+  choices: Choices;
   running: boolean;
   compact: boolean;
   onQuestion: (question: string) => void;
+  onChoices: (choices: Choices) => void;
   onAsk: (requests: AnswerRequest[]) => void;
   onStop: () => void;
+}
+
+/** How a question is to be answered. */
+export interface Choices {
+  mode: Mode;
+  /** Whether the same question is asked in sequence as well. */
+  beside: boolean;
+  /** Empty: the gateway's own. */
+  model: string;
+  /** Empty: the default one. */
+  index: string;
+  options: Options;
 }
 
 interface Options {
@@ -23,6 +38,7 @@ interface Options {
 }
 
 const DEFAULTS: Options = { top_k: 3, max_turns: 4, max_sub_queries: 8, deadline_s: 60, cache: "use" };
+export const FIRST_CHOICES: Choices = { mode: "parallel", beside: false, model: "", index: "", options: DEFAULTS };
 const LIMITS: [Exclude<keyof Options, "cache">, string, number, number][] = [
   ["top_k", "Passages a sub-query", 1, 20],
   ["max_turns", "Searches at most", 0, 16],
@@ -33,13 +49,17 @@ const LIMITS: [Exclude<keyof Options, "cache">, string, number, number][] = [
 const OF_INDEX = "parallelsearch:";
 
 /** The models beside the gateway's own, and the names of the indexes beside the default one. */
-function useChoices(): { models: string[]; indexes: string[] } {
+function useNames(): { models: string[]; indexes: string[] } {
   const [names, setNames] = useState<string[]>([]);
   useEffect(() => {
-    getJson<{ data: { id: string }[] }>("/v1/models").then(
-      ({ data }) => setNames(data.map((model) => model.id)),
-      () => setNames([]),
-    );
+    const ask = (): void =>
+      void getJson<{ data: { id: string }[] }>("/v1/models").then(
+        ({ data }) => setNames(data.map((model) => model.id)),
+        () => setNames([]),
+      );
+    ask();
+    addEventListener(KEYS_CHANGED, ask);
+    return () => removeEventListener(KEYS_CHANGED, ask);
   }, []);
   return {
     models: names.filter((id) => !id.startsWith("parallelsearch")),
@@ -47,13 +67,12 @@ function useChoices(): { models: string[]; indexes: string[] } {
   };
 }
 
-export function Composer({ question, running, compact, onQuestion, onAsk, onStop }: ComposerProps) {
-  const [mode, setMode] = useState<Mode>("parallel");
-  const [model, setModel] = useState("");
-  const [beside, setBeside] = useState(false);
-  const [options, setOptions] = useState(DEFAULTS);
-  const [index, setIndex] = useState("");
-  const { models, indexes } = useChoices();
+const within = (min: number, value: number, max: number): number => Math.min(max, Math.max(min, Math.round(value || min)));
+
+export function Composer({ question, choices, running, compact, onQuestion, onChoices, onAsk, onStop }: ComposerProps) {
+  const { mode, beside, model, index, options } = choices;
+  const choose = (chosen: Partial<Choices>): void => onChoices({ ...choices, ...chosen });
+  const { models, indexes } = useNames();
   const field = useRef<HTMLTextAreaElement>(null);
 
   useEffect(() => {
@@ -100,7 +119,6 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
         ref={field}
         rows={1}
         dir="auto"
-        maxLength={8192}
         placeholder="Who is older, Claude Monet or Camille Pissarro?"
         value={question}
         onInput={(event) => onQuestion(event.currentTarget.value)}
@@ -115,13 +133,13 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
           <legend class="sr">Mode</legend>
           {Object.entries(MODES).map(([value, name]) => (
             <label key={value}>
-              <input type="radio" name="mode" value={value} checked={mode === value} onChange={() => setMode(value as Mode)} />
+              <input type="radio" name="mode" value={value} checked={mode === value} onChange={() => choose({ mode: value as Mode })} />
               <span>{name}</span>
             </label>
           ))}
         </fieldset>
         <label class="check" data-off={mode !== "parallel"}>
-          <input type="checkbox" checked={beside} disabled={mode !== "parallel"} onChange={(event) => setBeside(event.currentTarget.checked)} />
+          <input type="checkbox" checked={beside} disabled={mode !== "parallel"} onChange={(event) => choose({ beside: event.currentTarget.checked })} />
           <span>Sequential beside it</span>
         </label>
         <span class="spring" />
@@ -140,7 +158,7 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
         <div class="option-grid">
           <label>
             Model
-            <select value={model} onChange={(event) => setModel(event.currentTarget.value)}>
+            <select value={model} onChange={(event) => choose({ model: event.currentTarget.value })}>
               <option value="">The gateway's own</option>
               {models.map((name) => (
                 <option key={name}>{name}</option>
@@ -150,7 +168,7 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
           {indexes.length > 0 && (
             <label>
               Index
-              <select value={index} onChange={(event) => setIndex(event.currentTarget.value)}>
+              <select value={index} onChange={(event) => choose({ index: event.currentTarget.value })}>
                 <option value="">The default one</option>
                 {indexes.map((name) => (
                   <option key={name}>{name}</option>
@@ -166,13 +184,13 @@ export function Composer({ question, running, compact, onQuestion, onAsk, onStop
                 min={min}
                 max={max}
                 value={options[name]}
-                onChange={(event) => setOptions({ ...options, [name]: Math.min(max, Math.max(min, Math.round(event.currentTarget.valueAsNumber || min))) })}
+                onChange={(event) => choose({ options: { ...options, [name]: within(min, event.currentTarget.valueAsNumber, max) } })}
               />
             </label>
           ))}
           <label>
             Cache
-            <select value={options.cache} onChange={(event) => setOptions({ ...options, cache: event.currentTarget.value as Options["cache"] })}>
+            <select value={options.cache} onChange={(event) => choose({ options: { ...options, cache: event.currentTarget.value as Options["cache"] } })}>
               <option value="use">use</option>
               <option value="bypass">bypass</option>
             </select>

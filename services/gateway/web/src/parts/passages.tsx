@@ -1,6 +1,6 @@
 /** Passages of one sub-query. Their text is text: never markup, and isolated from its surroundings' direction. */
 import { useState } from "preact/hooks";
-import { Failure, isOriginal, openOriginal } from "../api";
+import { isOriginal, openOriginal, problemOf } from "../api";
 import { placeInWords } from "../format";
 import type { Lane } from "../trace";
 import type { Passage } from "../wire";
@@ -11,7 +11,7 @@ function Original({ url, source, words }: { url: string; source: string; words: 
   const open = () =>
     openOriginal(url, source).then(
       () => setProblem(""),
-      (error: unknown) => setProblem(error instanceof Failure ? error.problem.detail : "The service did not answer in time."),
+      (error: unknown) => setProblem(problemOf(error).detail),
     );
   return (
     <span class="source">

@@ -1,33 +1,45 @@
 /** An error in words, with the request id that the service's log knows it by, and a way on. */
 import { useState } from "preact/hooks";
-import { readKey, writeKey } from "../keys";
+import { isKept, type KeyName, readKey, writeKey } from "../keys";
 import type { Problem } from "../wire";
 
+const WANTED: Record<KeyName, [string, string]> = {
+  "api-key": ["API key", "This gateway asks for an API key."],
+  "admin-token": ["Admin token", "This needs the admin token."],
+};
 const HINTS: Record<number, string> = {
-  401: "This gateway asks for an API key.",
   403: "The key given does not allow this.",
   429: "You are over your own limit. Wait a moment before you ask again.",
 };
 
-export function ProblemNote({ problem, onRetry, retry = "Ask again" }: { problem: Problem; onRetry?: () => void; retry?: string }) {
-  const [key, setKey] = useState(() => readKey("api-key"));
+export interface ProblemProps {
+  problem: Problem;
+  onRetry?: () => void;
+  retry?: string;
+  /** Which key was refused, where one was. */
+  needs?: KeyName;
+}
+
+export function ProblemNote({ problem, onRetry, retry = "Ask again", needs = "api-key" }: ProblemProps) {
+  const [key, setKey] = useState(() => readKey(needs));
   const wantsKey = problem.status === 401 && onRetry !== undefined;
+  const hint = problem.status === 401 ? WANTED[needs][1] : HINTS[problem.status];
   return (
     <div class="problem" role="alert">
       <h3>{problem.title}</h3>
-      {HINTS[problem.status] && <p>{HINTS[problem.status]}</p>}
+      {hint && <p>{hint}</p>}
       <p dir="auto">{problem.detail}</p>
       {wantsKey && (
         <form
           class="key-form"
           onSubmit={(event) => {
             event.preventDefault();
-            writeKey("api-key", key.trim(), false);
+            writeKey(needs, key.trim(), isKept(needs));
             onRetry();
           }}
         >
           <label>
-            API key
+            {WANTED[needs][0]}
             <input type="password" autocomplete="off" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
           </label>
           <button type="submit" class="primary">

@@ -2,18 +2,20 @@
 import type { Asking } from "../asking";
 import { readHistory } from "../history";
 import { Board } from "../parts/board";
-import { Composer } from "../parts/composer";
+import { type Choices, Composer } from "../parts/composer";
 import { Examples } from "../parts/examples";
 import { EntryList } from "./history";
 
 export interface AskProps {
   asking: Asking;
   question: string;
+  choices: Choices;
   onQuestion: (question: string) => void;
+  onChoices: (choices: Choices) => void;
   say: (text: string) => void;
 }
 
-export function AskView({ asking, question, onQuestion, say }: AskProps) {
+export function AskView({ asking, question, choices, onQuestion, onChoices, say }: AskProps) {
   const { runs } = asking;
   const running = runs.some((run) => run.trace.status === "running");
   const shown = runs.map(({ key, request, trace, startedAt }) => ({ key, request, trace, startedAt, mode: request.mode }));
@@ -34,7 +36,16 @@ export function AskView({ asking, question, onQuestion, say }: AskProps) {
       ) : (
         <h1 class="sr">Ask</h1>
       )}
-      <Composer question={question} running={running} compact={runs.length > 0} onQuestion={onQuestion} onAsk={asking.ask} onStop={asking.stop} />
+      <Composer
+        question={question}
+        choices={choices}
+        running={running}
+        compact={runs.length > 0}
+        onQuestion={onQuestion}
+        onChoices={onChoices}
+        onAsk={asking.ask}
+        onStop={asking.stop}
+      />
       {runs[0] && (
         <Board key={runs[0].key} question={runs[0].request.question} questionStands={question.trim() === runs[0].request.question} shown={shown} say={say} onAsk={asking.ask} onBeside={asking.beside} />
       )}

@@ -1,6 +1,6 @@
 /** The indexes of the retriever, what became of each document in one, and uploading more. File names and reasons are text. */
 import { useRef, useState } from "preact/hooks";
-import { changeDocuments, Failure } from "../api";
+import { changeDocuments, problemOf } from "../api";
 import { count } from "../format";
 import { ProblemNote } from "../parts/problem";
 import type { DocumentState, IndexList, IndexStatus, Problem } from "../wire";
@@ -61,20 +61,22 @@ function Indexes() {
 
 function OneIndex({ name, say }: { name: string; say: (text: string) => void }) {
   const { value, problem, again } = usePolled<IndexStatus>(`${pathOf(name)}?limit=1000`, isBusy);
-  const [refused, setRefused] = useState<Problem | null>(null);
+  const [refused, setRefused] = useState<{ problem: Problem; again: () => void } | null>(null);
+  const [sending, setSending] = useState(false);
   const chosen = useRef<HTMLInputElement>(null);
   const isNew = problem?.status === 404;
 
   async function change(path: string, init: RequestInit, words: string): Promise<void> {
     setRefused(null);
+    setSending(init.method === "POST");
     try {
       await changeDocuments(path, init);
       say(words);
       again();
     } catch (error) {
-      const lost = { type: "page:slow", title: "No answer in time", status: 0, detail: "The service did not answer within two minutes." };
-      setRefused(error instanceof Failure ? error.problem : lost);
+      setRefused({ problem: problemOf(error), again: () => void change(path, init, words) });
     }
+    setSending(false);
   }
 
   function upload(event: Event): void {
@@ -90,7 +92,7 @@ function OneIndex({ name, say }: { name: string; say: (text: string) => void }) 
         <bdi>{name}</bdi>
       </h1>
       {problem && !isNew && <ProblemNote problem={problem} onRetry={again} retry="Try again" />}
-      {refused && <ProblemNote problem={refused} onRetry={() => setRefused(null)} retry="Close" />}
+      {refused && <Refused {...refused} onClose={() => setRefused(null)} />}
       {value?.index && (
         <p>
           {count(value.total, "document")}, {count(value.index.passages, "passage")}
@@ -101,16 +103,27 @@ function OneIndex({ name, say }: { name: string; say: (text: string) => void }) 
         <label>
           Documents <input ref={chosen} type="file" multiple required accept={TYPES} />
         </label>
-        <button type="submit" class="primary">
-          Upload
+        <button type="submit" class="primary" disabled={sending}>
+          {sending ? "Sending" : "Upload"}
         </button>
       </form>
       <p class="note">Uploading needs the admin token, which Settings takes.</p>
       {value && value.documents.length > 0 && (
         <Documents documents={value.documents} onRemove={(source) => void change(`${pathOf(name)}/documents/${encodeURIComponent(source)}`, { method: "DELETE" }, `${source} is being removed.`)} />
       )}
+      {value && value.total > value.documents.length && (
+        <p class="note">
+          The first {value.documents.length} are listed. <code>parallelsearch index list --index {name}</code> shows all.
+        </p>
+      )}
     </div>
   );
+}
+
+/** With the admin token given on the spot, what was refused for want of it is done again. */
+function Refused({ problem, again, onClose }: { problem: Problem; again: () => void; onClose: () => void }) {
+  if (problem.status === 401) return <ProblemNote problem={problem} onRetry={again} retry="Try again" needs="admin-token" />;
+  return <ProblemNote problem={problem} onRetry={onClose} retry="Close" />;
 }
 
 function Work({ work }: { work: IndexStatus["work"] }) {

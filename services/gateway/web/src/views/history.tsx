@@ -48,7 +48,7 @@ export function HistoryView() {
           </button>
         )}
       </div>
-      {entries.length ? <EntryList entries={entries} /> : <p class="note">Nothing was asked in this browser yet. What you ask stays here, not on the server.</p>}
+      {entries.length ? <EntryList entries={entries} /> : <p class="note">Nothing was asked in this browser yet. What you ask is listed here, for this browser alone.</p>}
     </div>
   );
 }

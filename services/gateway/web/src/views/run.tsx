@@ -1,6 +1,6 @@
 /** One training run: its curves, its checkpoints, and promoting one into the policy. */
 import { useState } from "preact/hooks";
-import { Failure, postJson } from "../api";
+import { postJson, problemOf } from "../api";
 import { bytes, when } from "../format";
 import { readKey, writeKey } from "../keys";
 import { Curve, metricsOf } from "../parts/curves";
@@ -52,12 +52,12 @@ function About({ run }: { run: TrainingRun }) {
 }
 
 function Curves({ path, live }: { path: string; live: boolean }) {
-  const { value, problem } = usePolled<{ steps: StepMetrics[] }>(`${path}/metrics`, () => live);
+  const { value, problem, again } = usePolled<{ steps: StepMetrics[] }>(`${path}/metrics`, () => live);
   const metrics = metricsOf(value?.steps ?? []);
   return (
     <section aria-labelledby="curves-title">
       <h2 id="curves-title">Curves by question kind</h2>
-      {problem && <ProblemNote problem={problem} />}
+      {problem && <ProblemNote problem={problem} onRetry={again} retry="Try again" />}
       {value && metrics.length === 0 && <p class="note">No step is finished yet.</p>}
       <div class="curves">
         {metrics.map((metric) => (
@@ -71,7 +71,7 @@ function Curves({ path, live }: { path: string; live: boolean }) {
 type Outcome = { step: number; version: string } | { problem: Problem } | null;
 
 function Checkpoints({ path, live }: { path: string; live: boolean }) {
-  const { value, problem } = usePolled<{ checkpoints: Checkpoint[] }>(`${path}/checkpoints`, () => live);
+  const { value, problem, again } = usePolled<{ checkpoints: Checkpoint[] }>(`${path}/checkpoints`, () => live);
   const [token, setToken] = useState(() => readKey("admin-token"));
   const [busy, setBusy] = useState<number | null>(null);
   const [outcome, setOutcome] = useState<Outcome>(null);
@@ -81,10 +81,10 @@ function Checkpoints({ path, live }: { path: string; live: boolean }) {
     setBusy(step);
     setOutcome(null);
     try {
-      setOutcome(await postJson<{ step: number; version: string }>(`${path}/checkpoints/${step}/promote`, "admin-token"));
+      setOutcome(await postJson<{ step: number; version: string }>(`${path}/checkpoints/${step}/promote`));
     } catch (error) {
-      const slow = { type: "page:slow", title: "No answer in time", status: 0, detail: "The policy may still be loading the checkpoint." };
-      setOutcome({ problem: error instanceof Failure ? error.problem : slow });
+      const problem = problemOf(error);
+      setOutcome({ problem: problem.type === "page:slow" ? { ...problem, detail: "The policy may still be loading the checkpoint." } : problem });
     }
     setBusy(null);
   }
@@ -92,7 +92,7 @@ function Checkpoints({ path, live }: { path: string; live: boolean }) {
   return (
     <section aria-labelledby="checkpoints-title">
       <h2 id="checkpoints-title">Checkpoints</h2>
-      {problem && <ProblemNote problem={problem} />}
+      {problem && <ProblemNote problem={problem} onRetry={again} retry="Try again" />}
       {value && value.checkpoints.length === 0 && <p class="note">None is written yet.</p>}
       {value && value.checkpoints.length > 0 && (
         <>

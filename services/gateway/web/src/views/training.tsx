@@ -1,6 +1,6 @@
 /** Training runs: what runs, how it learns by question kind, and its checkpoints. */
-import { useEffect, useState } from "preact/hooks";
-import { Failure, getJson } from "../api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { getJson, problemOf } from "../api";
 import { when } from "../format";
 import { ProblemNote } from "../parts/problem";
 import type { Problem, TrainingRun } from "../wire";
@@ -15,23 +15,27 @@ export interface Polled<T> {
   again: () => void;
 }
 
-/** Asks again every few seconds while `live` says so; what was there stays when an attempt fails. */
+/** Asks again every few seconds while `live` says so of what is there, which stays when an attempt fails. */
 export function usePolled<T>(path: string, live: (value: T) => boolean): Polled<T> {
   const [state, setState] = useState<{ value: T | null; problem: Problem | null }>({ value: null, problem: null });
   const [attempt, setAttempt] = useState(0);
+  const goesOn = useRef(live);
+  goesOn.current = live;
   useEffect(() => {
     let timer = 0;
     let gone = false;
+    let there: T | null = null;
     async function ask(): Promise<void> {
       try {
-        const value = await getJson<T>(path, "admin-token");
+        const value = await getJson<T>(path, "read");
         if (gone) return;
+        there = value;
         setState({ value, problem: null });
-        if (live(value)) timer = setTimeout(() => void ask(), EVERY_MS);
       } catch (error) {
-        const problem = error instanceof Failure ? error.problem : { type: "page:slow", title: "No answer in time", status: 0, detail: "The service did not answer within 15 seconds." };
-        if (!gone) setState((old) => ({ ...old, problem }));
+        if (gone) return;
+        setState((old) => ({ ...old, problem: problemOf(error) }));
       }
+      if (there !== null && goesOn.current(there)) timer = setTimeout(() => void ask(), EVERY_MS);
     }
     void ask();
     return () => {
