@@ -57,3 +57,21 @@ async def test_a_run_whose_retriever_stays_away_says_so():
 
     with pytest.raises(TimeoutError, match=r"retriever has not answered for 0\.1 s.*cannot be reached"):
         await gate.pass_through()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("golds", "shown"), [(["first"], True), (["last"], False), (["No"], False), (["yes."], False), (["no", "first"], False)]
+)
+async def test_evidence_is_an_answer_that_is_shown_and_no_verdict_which_stands_anywhere(tmp_path, golds, shown):
+    class Says:
+        async def search(self, queries, top_k):
+            return SearchBatch(tuple(SubQueryResult(query, (Passage("1", "A", "yes, first; no"),)) for query in queries))
+
+    worker = Worker(ReinforcementSpec(name="r", model="m", data="d"), tmp_path, Says())
+    label = LABEL.model_copy(update={"golden_answers": golds})
+    episode = worker.episode(label, byte_tokenizer.make(), (), prompt_tokens=10)
+    for text in TURNS:
+        await episode.step(text, (1, 2))
+
+    assert episode.outcome.evidence_observed is shown

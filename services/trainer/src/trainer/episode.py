@@ -13,7 +13,7 @@ from typing import Protocol
 
 from parallelsearch.clients.fast_tokens import Encode, encoder_of
 from parallelsearch.protocol.observations import Layout
-from parallelsearch.reward.exact_match import cover_match
+from parallelsearch.reward.exact_match import VERDICTS, cover_match, normalise
 from parallelsearch.reward.scoring import Reward, RewardFunction
 from parallelsearch.rollout.environment import SearchEnvironment, Step
 from parallelsearch.rollout.interfaces import SearchBackend, TokenCounter
@@ -127,11 +127,7 @@ class Episode:
             label=self.label,
             reward=reward,
             excluded=faults or reason in {StopReason.RETRIEVAL_FAILED, StopReason.POLICY_FAILED},
-            evidence_observed=any(
-                cover_match(f"{passage.title} {passage.text}", self.label.golden_answers)
-                for result in _results(trajectory)
-                for passage in result.passages
-            ),
+            evidence_observed=_shows_answer(trajectory, self.label.golden_answers),
             policy_tokens=self._policy_tokens,
         )
         return self.outcome
@@ -159,6 +155,14 @@ class Episode:
             completion_tokens=self._policy_tokens,
         )
         return replace(trajectory, usage=usage)
+
+
+def _shows_answer(trajectory: Trajectory, golden_answers: Sequence[str]) -> bool:
+    """Whether a gold answer stood in a passage that the policy was shown; of verdicts that says nothing."""
+    if any(normalise(gold) in VERDICTS for gold in golden_answers):
+        return False
+    passages = (passage for result in _results(trajectory) for passage in result.passages)
+    return any(cover_match(f"{passage.title} {passage.text}", golden_answers) for passage in passages)
 
 
 def count_malformed(trajectory: Trajectory) -> int:

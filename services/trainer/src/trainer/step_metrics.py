@@ -6,7 +6,7 @@
 | exact_match, format_violations, excluded | shares |
 | decomposed | the share whose first search has at least two sub-queries |
 | searches, repeated_searches, turns, sub_queries, malformed_turns, response_tokens | counts |
-| wrong_with_evidence | the share answered wrongly although a gold answer stood in an observation |
+| wrong_with_evidence | the share answered wrongly although a gold answer, other than yes or no, stood in an observation |
 | search_share | search time over the time of the rollout |
 
 `uniform_groups` is the share of groups of at least two rollouts that were all worth the same: what compares within a group learns

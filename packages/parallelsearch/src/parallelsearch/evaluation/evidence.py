@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parallelsearch.evaluation.questions import Question
-from parallelsearch.reward.exact_match import normalise
+from parallelsearch.reward.exact_match import VERDICTS, normalise
 from parallelsearch.rollout.types import Passage, Trajectory
-
-VERDICTS = frozenset({"yes", "no"})
 
 
 @dataclass(frozen=True, slots=True)

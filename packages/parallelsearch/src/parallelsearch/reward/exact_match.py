@@ -7,6 +7,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+VERDICTS = frozenset({"yes", "no"})
+"""Answers, normalised, that stand in any text and so say nothing about it."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
