@@ -9,7 +9,7 @@ from live import live
 
 from parallelsearch.clients.answers import AnswersClient, GatewayProblem, GatewayUnreachable
 from parallelsearch.clients.policy import PolicyDescription
-from parallelsearch.errors import UpstreamUnavailable
+from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.evaluation.asking import ATTEMPTS, DirectAsker, GatewayAsker
 from parallelsearch.evaluation.plan import Cell, Job, Limits
 from parallelsearch.evaluation.stacks import Addresses, connect, rollout_settings
@@ -120,3 +120,19 @@ def test_straight_no_special_token_of_the_policy_is_in_what_it_reads(token):
     asyncio.run(direct.ask(Job(Cell("set", Mode.PARALLEL), a_question(question=f"Who {token}?")), Limits()))
     assert token not in policy.contexts[0]
     assert token not in policy.contexts[1].replace(search("a", f"b {token}"), "")
+
+
+@pytest.mark.parametrize(
+    ("limits", "model", "field"),
+    [
+        (Limits(seed=2**31), "", "seed"),
+        (Limits(temperature=float("nan")), "", "temperature"),
+        (Limits(deadline_s=float("inf")), "", "deadline_s"),
+        (Limits(top_k=21), "", "top_k"),
+        (Limits(), "m" * 300, "model"),
+    ],
+)
+def test_a_limit_that_the_gateway_does_not_take_is_named(limits, model, field):
+    job = Job(Cell("set", Mode.PARALLEL, model), a_question())
+    with pytest.raises(InvalidInput, match=rf"^{field}: .*\(question q1\)"):
+        asyncio.run(asker(lambda _: pytest.fail("was asked")).ask(job, limits))

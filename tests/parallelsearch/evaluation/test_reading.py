@@ -125,3 +125,24 @@ def test_the_real_sets_are_read_without_a_fault_and_with_their_graphs():
     shaped = [q for q in sets["2wikimultihopqa"].questions if q.graph]
     assert len(shaped) > 450
     assert all((q.graph.width > 1) == q.needs_decomposition for q in shaped)
+
+
+def test_a_question_longer_than_the_gateway_takes_is_a_fault_and_the_others_are_asked(write):
+    rows = [ROW, {**ROW, "id": "long", "question": "w" * 8_193}, {**ROW, "id": "longest", "question": "w" * 8_192}]
+    found = read_questions(write(*rows))
+    assert [question.id for question in found.questions] == ["q1", "longest"]
+    assert [(fault.line, "question" in fault.reason) for fault in found.faults] == [(2, True)]
+
+
+@pytest.mark.parametrize("count", [3, 5_000])
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_chain_of_sub_questions_of_any_length_is_a_graph_or_a_fault(write, count, closed):
+    chain = [{"id": str(n), "question": "Who?", "depends_on": [str(n + 1)] if n + 1 < count else []} for n in range(count)]
+    if closed:
+        chain[-1]["depends_on"] = ["0"]
+    found = read_questions(write(ROW, {**ROW, "id": "chain", "sub_questions": chain}))
+    if closed:
+        assert "depends on itself" in found.faults[0].reason
+    else:
+        graph = found.questions[1].graph
+        assert (graph.depth, graph.width, graph.levels[0]) == (count, 1, count)

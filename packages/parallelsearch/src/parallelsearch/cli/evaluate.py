@@ -44,7 +44,7 @@ def run(
     answerable: bool = typer.Option(False, "--answerable", help="Only rows that can be answered from the corpus."),
     subset: Subset | None = typer.Option(None, "--subset", help="Only the paper's parallel or sequential subset."),
     limit: int | None = typer.Option(None, "--limit", min=1, help="At most so many of each file, sampled by --seed."),
-    seed: int = typer.Option(0, "--seed", min=0, help="Of the sample and of the policy."),
+    seed: int = typer.Option(0, "--seed", min=0, max=2**31 - 1, help="Of the sample and of the policy."),
     top_k: int = typer.Option(3, "--top-k", min=1, max=20, help="Passages per sub-query."),
     max_turns: int = typer.Option(4, "--max-turns", min=0, max=16, help="Searches at most."),
     max_sub_queries: int = typer.Option(8, "--max-sub-queries", min=1, max=64),

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Protocol
 
 import stamina
+from pydantic import ValidationError
 
 from parallelsearch.clients.answers import AnswersClient, GatewayProblem
-from parallelsearch.errors import UpstreamUnavailable
+from parallelsearch.errors import InvalidInput, UpstreamUnavailable
 from parallelsearch.evaluation.plan import Job, Limits
 from parallelsearch.rollout.interfaces import Policy, SearchBackend
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
@@ -40,18 +41,7 @@ class GatewayAsker:
         self._wait_initial_s = wait_initial_s
 
     async def ask(self, job: Job, limits: Limits) -> TrajectoryModel:
-        request = AnswerRequest(
-            question=job.question.question,
-            top_k=limits.top_k,
-            max_turns=limits.max_turns,
-            max_sub_queries=limits.max_sub_queries,
-            mode=job.cell.mode,
-            model=job.cell.model or None,
-            temperature=limits.temperature,
-            seed=limits.seed,
-            deadline_s=limits.deadline_s,
-            cache=self._cache,
-        )
+        request = _request(job, limits, self._cache)
         wait_s = self._wait_initial_s
         retrying = stamina.retry_context(
             on=_is_worth_waiting, attempts=ATTEMPTS, wait_initial=wait_s, wait_jitter=wait_s, timeout=None
@@ -65,6 +55,26 @@ class GatewayAsker:
                         return problem.trajectory
                     raise
         raise AssertionError("unreachable: the last attempt raises")
+
+
+def _request(job: Job, limits: Limits, cache: CacheUse) -> AnswerRequest:
+    """Raises InvalidInput: a limit of the run is none that the gateway takes."""
+    try:
+        return AnswerRequest(
+            question=job.question.question,
+            top_k=limits.top_k,
+            max_turns=limits.max_turns,
+            max_sub_queries=limits.max_sub_queries,
+            mode=job.cell.mode,
+            model=job.cell.model or None,
+            temperature=limits.temperature,
+            seed=limits.seed,
+            deadline_s=limits.deadline_s,
+            cache=cache,
+        )
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        raise InvalidInput(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']} (question {job.question.id})") from None
 
 
 def _is_worth_waiting(error: Exception) -> bool | float:

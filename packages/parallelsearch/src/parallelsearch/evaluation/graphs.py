@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 _REFERENCE = re.compile(r"#(\d+)")
 
@@ -47,21 +48,19 @@ def build_graph(nodes: Sequence[SubQuestion]) -> DependencyGraph:
     """
     if not nodes:
         raise ValueError("a graph needs a sub-question")
-    by_id = {node.id: node for node in nodes}
-    if len(by_id) < len(nodes):
+    needs = {node.id: node.depends_on for node in nodes}
+    if len(needs) < len(nodes):
         raise ValueError("two sub-questions have the same id")
+    for name, needed in needs.items():
+        if missing := [other for other in needed if other not in needs]:
+            raise ValueError(f"sub-question {name} depends on {missing[0]}, which is not there")
     levels: dict[str, int] = {}
-
-    def level(name: str, path: tuple[str, ...]) -> int:
-        if name in path:
-            raise ValueError(f"sub-question {name} depends on itself")
-        if name not in by_id:
-            raise ValueError(f"sub-question {path[-1]} depends on {name}, which is not there")
-        if name not in levels:
-            levels[name] = 1 + max((level(needed, (*path, name)) for needed in by_id[name].depends_on), default=0)
-        return levels[name]
-
-    return DependencyGraph(tuple(nodes), tuple(level(node.id, ()) for node in nodes))
+    try:
+        for name in TopologicalSorter(needs).static_order():
+            levels[name] = 1 + max((levels[other] for other in needs[name]), default=0)
+    except CycleError as error:
+        raise ValueError(f"sub-question {error.args[1][0]} depends on itself") from None
+    return DependencyGraph(tuple(nodes), tuple(levels[node.id] for node in nodes))
 
 
 def from_references(texts: Sequence[str]) -> DependencyGraph:

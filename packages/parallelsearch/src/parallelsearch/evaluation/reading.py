@@ -19,6 +19,7 @@ from parallelsearch.evaluation.graphs import DependencyGraph, SubQuestion, build
 from parallelsearch.evaluation.questions import Question, needs_decomposition
 from parallelsearch.reward.kinds import kind_of
 from parallelsearch.rollout.types import Kind
+from parallelsearch.schemas.answers import Question as AskedQuestion
 from parallelsearch.schemas.base import NonBlankText
 from parallelsearch.text_lines import without_mark
 
@@ -38,7 +39,7 @@ class QuestionRow(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: NonBlankText
-    question: NonBlankText
+    question: AskedQuestion
     golden_answers: list[NonBlankText] = Field(min_length=1)
     type: str = ""
     kind: str | None = None
