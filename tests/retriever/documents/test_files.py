@@ -7,7 +7,7 @@ import pytest
 
 from parallelsearch.errors import CorpusError
 from retriever.documents.document import Unreadable
-from retriever.documents.files import MAX_FILE_BYTES, content_of, find_documents
+from retriever.documents.files import MAX_DEPTH, MAX_FILE_BYTES, content_of, find_documents
 
 
 @pytest.fixture
@@ -117,3 +117,18 @@ def test_names_that_are_no_text_are_told(folder):
     os.close(descriptor)
     (folder / "line\nbreak.txt").write_text("x")
     assert sorted(one.source for one in find_documents([folder]).refused) == ["bad?.txt", "line?break.txt"]
+
+
+def test_folders_beyond_a_depth_are_told_and_not_walked(tmp_path):
+    deep = tmp_path / "docs"
+    deep.mkdir()
+    (deep / "a.txt").write_text("x")
+    for _ in range(MAX_DEPTH):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    (deep / "b.txt").write_text("x")
+    (deep / "d" / "d").mkdir(parents=True)
+    (deep / "d" / "c.txt").write_text("x")
+    found = find_documents([tmp_path / "docs"])
+    assert [file.path.name for file in found.files] == ["a.txt", "b.txt"]
+    assert [one.reason for one in found.refused] == [f"lies below {MAX_DEPTH} folders"]

@@ -22,6 +22,8 @@ from retriever.documents.document import Unreadable
 from retriever.documents.formats import SUFFIXES, Format, format_of
 
 MAX_FILE_BYTES = 100_000_000
+MAX_DEPTH = 500
+"""Of folders within folders: each that is open takes a file descriptor, and a call of Python's."""
 UPLOADS = "uploads"
 """In the folder of an index: what was uploaded to it."""
 _PIECE_BYTES = 1 << 20
@@ -107,6 +109,10 @@ def _walk(root: Path, listing: Listing) -> None:
     for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False, onerror=failed):
         inside = PurePosixPath(os.path.relpath(folder, root))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if len(inside.parts) >= MAX_DEPTH:
+            too_deep, folders[:] = folders[:], []
+            reason = f"lies below {MAX_DEPTH} folders"
+            listing.refused += [Refused(root, _readable(str(inside / name)), reason) for name in too_deep]
         for name in [*folders, *sorted(names)]:
             if name.startswith(".") or (name in folders and not _is_link(name, descriptor)):
                 continue
