@@ -109,6 +109,7 @@ def inspect_index(
         "kind": f"{manifest.kind}, {manifest.metric}",
         "effort": f"{manifest.effort.visits or 'all'} visited, recall@3 against exact search {manifest.effort.recall_at_3}",
         "encoder": str(manifest.encoder),
+        "precision": manifest.precision or "not noted",
         "prefixes": f"query {rules.query_prefix!r}, passage {rules.passage_prefix!r}",
         "pooling": f"{rules.pooling}, normalised: {rules.normalised}, at most {rules.max_tokens} tokens",
         "documents": f"{manifest.documents.documents:,}, in chunks of {manifest.documents.chunk_tokens} tokens, "

@@ -60,7 +60,7 @@ def build(plan: BuildPlan) -> Manifest:
             say(f"{plan.out} is up to date: {whole.passages:,} passages, fingerprint {whole.fingerprint}. Nothing to do.")
             discard_staging(plan, records)
             return whole
-        plan = with_settled_precision(plan, records)
+        plan = with_settled_precision(plan, records, whole.precision if whole is not None and _keeps_vectors(plan, whole) else "")
         staging = staging_of(plan, records)
         data = staging / DATA_FOLDER
         ingest(source, staging, data, plan.encoder)
@@ -126,11 +126,16 @@ def _same_chunks(plan: BuildPlan, published: Manifest) -> bool:
 
 
 def _known(plan: BuildPlan, published: Manifest | None) -> KnownVectors | None:
-    """The vectors of the version before, where it keeps them and they are of this encoder."""
-    if published is None or plan.documents is None or not published.encoder.same_vectors_as(plan.encoder.identity):
+    """The vectors of the version before, where it keeps them and they are of this encoder in this precision."""
+    if published is None or not _keeps_vectors(plan, published) or published.precision not in {"", plan.precision}:
         return None
-    data = plan.out / published.version
-    return KnownVectors(data) if (data / VECTORS_FILE).exists() else None
+    return KnownVectors(plan.out / published.version)
+
+
+def _keeps_vectors(plan: BuildPlan, published: Manifest) -> bool:
+    """Whether the version before has vectors that this build can take over."""
+    there = (plan.out / published.version / VECTORS_FILE).exists()
+    return there and plan.documents is not None and published.encoder.same_vectors_as(plan.encoder.identity)
 
 
 def _is_current(plan: BuildPlan, sources: tuple[FileRecord, ...], manifest: Manifest) -> bool:
@@ -139,7 +144,8 @@ def _is_current(plan: BuildPlan, sources: tuple[FileRecord, ...], manifest: Mani
         plan.kind,
         plan.lexical,
     )
-    if not (same_input and same_rules):
+    same_precision = plan.precision == "auto" or manifest.precision in {"", plan.precision}
+    if not (same_input and same_rules and same_precision):
         return False
     if plan.milvus is None or manifest.kind != "milvus":
         return True

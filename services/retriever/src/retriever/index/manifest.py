@@ -26,6 +26,7 @@ VECTORS_FILE, FAISS_FILE, DIGEST_FILE = "vectors.npy", "index.faiss", "vectors.s
 LEXICAL_FILES = tuple(f"bm25.{part}" for part in ("data.npy", "indices.npy", "indptr.npy", "vocabulary.json", "parameters.json"))
 FORMAT = 1
 
+SettledPrecision = Literal["", "float32", "bfloat16"]
 Kind = Literal["flat", "ivf_sq8", "hnsw", "milvus"]
 
 
@@ -101,6 +102,8 @@ class Manifest:
     build_seconds: float
     previous: str = ""
     documents: DocumentRules | None = None
+    precision: SettledPrecision = ""
+    """That the passages were encoded in; empty where the build did not note it."""
 
 
 _ADAPTER = TypeAdapter(Manifest)

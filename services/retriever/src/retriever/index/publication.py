@@ -73,6 +73,7 @@ def describe(
         built_at=datetime.now(UTC).isoformat(timespec="seconds"),
         build_seconds=round(seconds, 1),
         previous=_before(published, version),
+        precision="" if plan.precision == "auto" else plan.precision,
         documents=replace(plan.documents, documents=len(read_records(data)), keep=plan.keep) if plan.documents else None,
     )
 

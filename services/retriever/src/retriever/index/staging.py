@@ -17,7 +17,7 @@ from parallelsearch.errors import ConfigurationError, ParallelSearchError
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
 from retriever.encoders.lazy import SETTLED, settled_precision
 from retriever.encoders.resolve import ResolvedEncoder
-from retriever.index.manifest import BUILDING_FOLDER, FileRecord
+from retriever.index.manifest import BUILDING_FOLDER, FileRecord, SettledPrecision
 from retriever.index.plan import BuildPlan, CorpusSource
 from retriever.index.progress import say
 
@@ -69,13 +69,13 @@ def staging_of(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> Path:
     return staging
 
 
-def with_settled_precision(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> BuildPlan:
+def with_settled_precision(plan: BuildPlan, sources: tuple[FileRecord, ...], taken_over: SettledPrecision) -> BuildPlan:
     """The plan with what `auto` comes to: the precision of the build that did not end, so that all blocks are of one wherever it
-    goes on; else that of who encodes."""
+    goes on; else that of the vectors that are taken over, if any; else that of who encodes."""
     if plan.precision != "auto":
         return plan
     before = next((each for each in SETTLED if _goes_on(replace(plan, precision=each), sources)), None)
-    return replace(plan, precision=before or settled_precision(plan.encoder, plan.running))
+    return replace(plan, precision=before or taken_over or settled_precision(plan.encoder, plan.running))
 
 
 def _goes_on(plan: BuildPlan, sources: tuple[FileRecord, ...]) -> bool:
