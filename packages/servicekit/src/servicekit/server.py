@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 
 import uvicorn
 from fastapi import FastAPI
@@ -31,6 +32,6 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(settings.shutdown_grace_s),
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),  # whole seconds, of which 0 is none
         timeout_keep_alive=75,
     )
