@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import httpx2
@@ -68,6 +68,10 @@ class _Place:
     def can_be_found(self) -> bool:
         return bool(self.answer_id and self.last_id)
 
+    def repeats(self, event_id: str) -> bool:
+        """Whether an event of this id was read before: from a server that begins again instead of going on."""
+        return event_id.isdecimal() and self.last_id.isdecimal() and len(event_id) < 20 and int(event_id) <= int(self.last_id)
+
     def reached(self, event: Event, event_id: str) -> None:
         self.last_id, self.failures = event_id, 0
         if isinstance(event, TurnStarted):
@@ -127,11 +131,14 @@ class AnswersClient:
 
     async def _events(self, content: str, place: _Place) -> AsyncGenerator[Event]:
         """Those of a new answer, or those that follow `place`, which is kept up to date."""
+        begin = replace(place)
         async with named(NAME), self._connection(content, place) as source:
             if not source.response.is_success:
                 await source.response.aread()
                 raise problem(source.response)
             async for sent in source:
+                if begin.repeats(sent.id):
+                    continue
                 try:
                     event = EVENT.validate_json(sent.data, extra="ignore")
                 except ValidationError as error:
