@@ -100,6 +100,7 @@ def test_runs_wait_for_their_turn_and_a_queued_one_can_be_cancelled(start_traine
     trainer.wait(first, "running")
 
     assert trainer.run(second)["state"] == "queued"
+    until(lambda: "TRAINER_MAX_RUNNING" in trainer.run(second)["detail"])
     assert trainer.delete(f"{RUNS}/{second}").json()["state"] == "cancelled"
     assert [run["spec"]["name"] for run in trainer.get(RUNS).json()["runs"]] == ["two", "one"]
     trainer.delete(f"{RUNS}/{first}")

@@ -164,8 +164,7 @@ class TrainingRuns:
         for run in self.store.list(RunState.RUNNING):
             self.apart(self._refresh, run)
         for run in self.store.list(RunState.QUEUED):
-            if self._has_room(run):
-                self.apart(self._start, run)
+            self.apart(self._start if self._has_room(run) else self._wait, run)
 
     def apart(self, step: Callable[[Run], None], run: Run) -> None:
         """Takes the step with one run; what goes wrong with it holds up no other, shows in it and is tried again next round."""
@@ -183,6 +182,12 @@ class TrainingRuns:
             return True
         running = [other for other in self.store.list(RunState.RUNNING) if other.spec.launcher is LauncherName.LOCAL]
         return len(running) < self.max_running
+
+    def _wait(self, run: Run) -> None:
+        if run.id in self.ended:
+            self._start(run)
+        else:
+            self.store.note(run, f"It waits until fewer than {self.max_running} local runs are running (TRAINER_MAX_RUNNING).")
 
     def _start(self, run: Run) -> None:
         launcher = self._launcher(run.spec.launcher)
