@@ -21,6 +21,7 @@ from retriever.documents.document import Unreadable
 from retriever.documents.files import uploads_of
 from retriever.documents.formats import SUFFIXES, Format, check_content, format_of
 from retriever.documents.jobs import Job
+from retriever.documents.patterns import literally
 from retriever.documents.records import DocumentRecord, read_records
 from retriever.endpoints import State, state_of
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
@@ -134,7 +135,7 @@ async def remove(request: Request, name: str, document: str) -> AcceptedModel:
     if record is None or record.root == str(uploads_of(folder).resolve()):
         job = following_uploads(state["retriever"], name)
     else:
-        job = Job(name, ("delete", _literally(document), *_index_and_encoder(state["retriever"], name)))
+        job = Job(name, ("delete", *_index_and_encoder(state["retriever"], name), "--", literally(document)))
     return AcceptedModel(name=name, documents=[document], work=state["jobs"].add(job))
 
 
@@ -221,8 +222,3 @@ def _index_and_encoder(retriever: Retriever, name: str) -> tuple[str, ...]:
     folder = retriever.places.folder(name)
     is_known = retriever.serves(name) or not (folder / MANIFEST_FILE).exists()
     return "--index", str(folder.resolve()), *(("--encoder", retriever.encoder_of(name)) if is_known else ())
-
-
-def _literally(document: str) -> str:
-    """A pattern that means this name alone."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in document)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from parallelsearch.errors import CorpusError
 from retriever.documents.document import Unreadable
 from retriever.documents.files import Content, DocumentFile, Listing, content_of, find_documents
+from retriever.documents.patterns import matches
 from retriever.documents.records import DocumentRecord
 
 
@@ -102,9 +102,9 @@ def _untouched(records: Sequence[DocumentRecord], change: Replace | Add | Sync) 
 
 def _without(change: Delete, records: Sequence[DocumentRecord]) -> tuple[DocumentRecord, ...]:
     for pattern in change.patterns:
-        if not any(fnmatchcase(record.source, pattern) for record in records):
+        if not any(matches(record.source, pattern) for record in records):
             raise CorpusError(f"No document is called {pattern}. See: parallelsearch index list --index NAME")
-    return tuple(record for record in records if not any(fnmatchcase(record.source, pattern) for pattern in change.patterns))
+    return tuple(record for record in records if not any(matches(record.source, pattern) for pattern in change.patterns))
 
 
 def _examined(listing: Listing, before: Mapping[str, DocumentRecord], change: Replace | Add | Sync) -> list[Wanted]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from parallelsearch.rollout.types import Filter
 from retriever.documents.dates import moment_of
+from retriever.documents.patterns import matches
 from retriever.documents.records import DocumentRecord
 
 Rows = NDArray[np.int64]
@@ -54,7 +54,7 @@ class DocumentFilter:
 
 
 def _passes(record: DocumentRecord, moment: datetime | None, given: Filter) -> bool:
-    if given.source and record.source != given.source and not fnmatchcase(record.source, given.source):
+    if given.source and record.source != given.source and not matches(record.source, given.source):
         return False
     if given.after and (moment is None or moment < datetime.fromisoformat(given.after)):
         return False
