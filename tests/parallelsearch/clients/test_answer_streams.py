@@ -1,6 +1,7 @@
 """Streams of answers from gateways that break off, begin again, or are no gateways."""
 
 import asyncio
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -71,9 +72,18 @@ def test_a_stream_that_gets_on_a_little_each_time_is_read_to_its_end():
     assert len(seen) == len(EVENTS)
 
 
+@pytest.mark.parametrize("answer_id", ["../../v1/search", "a/b?c#d", "é", "%2e"])
+def test_whatever_the_id_of_an_answer_only_its_own_events_are_asked_for(answer_id):
+    found, seen = read(lambda _: stream(written([TurnStarted(id=answer_id, turn=0)])))
+    assert isinstance(found, UpstreamUnavailable)
+    paths = {request.url.raw_path.decode() for request in seen if request.method == "GET"}
+    assert paths == {f"/v1/answers/{quote(answer_id, safe='')}/events"}
+
+
 @pytest.mark.parametrize(
     "response",
     [
+        stream(written(EVENTS[:1]).replace(b"id: 1", "id: é".encode())),
         stream(b""),
         stream(b"data: nope\n\n"),
         stream(b"data: \xff\xfe\n\n"),

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -73,7 +74,7 @@ class _Place:
         return event_id.isdecimal() and self.last_id.isdecimal() and len(event_id) < 20 and int(event_id) <= int(self.last_id)
 
     def reached(self, event: Event, event_id: str) -> None:
-        self.last_id, self.failures = event_id, 0
+        self.last_id, self.failures = event_id if event_id.isascii() and event_id.isprintable() else "", 0
         if isinstance(event, TurnStarted):
             self.answer_id = event.id
 
@@ -153,7 +154,9 @@ class AnswersClient:
     async def _connection(self, content: str, place: _Place) -> AsyncIterator[httpx2.EventSource]:
         if place.can_be_found:
             headers = self._headers | {"last-event-id": place.last_id}
-            asked = self._http.sse(f"v1/answers/{place.answer_id}/events", headers=headers, max_event_size=MAX_EVENT_BYTES)
+            asked = self._http.sse(
+                f"v1/answers/{quote(place.answer_id, safe='')}/events", headers=headers, max_event_size=MAX_EVENT_BYTES
+            )
         else:
             asked = self._http.sse(
                 "v1/answers", method="POST", content=content, headers=self._headers, max_event_size=MAX_EVENT_BYTES
