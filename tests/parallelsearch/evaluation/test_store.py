@@ -13,6 +13,7 @@ from parallelsearch.errors import InvalidInput
 from parallelsearch.evaluation.plan import Cell
 from parallelsearch.evaluation.session import carry_out
 from parallelsearch.evaluation.store import RunFolder
+from parallelsearch.evaluation.wire import StackModel
 from parallelsearch.rollout.types import Mode
 
 CELL = Cell("set", Mode.PARALLEL)
@@ -101,3 +102,19 @@ def test_models_whose_names_are_the_same_in_file_names_are_refused_too(write, tm
     plan = replace(a_plan(write(*rows(1))), models=("org/m", "org-m"))
     with pytest.raises(InvalidInput, match="org/m and set · parallel · org-m"):
         carry(RunFolder(tmp_path / "run"), plan, FakeAsker())
+
+
+def test_a_run_goes_on_while_a_service_behind_the_gateway_cannot_say_what_it_is(write, tmp_path):
+    folder, known = (
+        RunFolder(tmp_path / "run"),
+        StackModel(through="the gateway", model="m", version="1", index="f", cache="bypass"),
+    )
+    plan = replace(a_plan(write(*rows(2))), stack=known)
+    first = carry(folder, plan, FakeAsker())
+    for silent in ({"model": "", "version": ""}, {"index": ""}, {"model": "", "version": "", "index": ""}):
+        again = FakeAsker()
+        assert carry(folder, replace(plan, stack=known.model_copy(update=silent)), again) == first
+        assert again.asked == []
+    for other in ({"version": "2"}, {"index": "g"}, {"model": "n", "index": ""}, {"cache": "use"}, {"through": "straight"}):
+        with pytest.raises(InvalidInput, match="with other stack"):
+            carry(folder, replace(plan, stack=known.model_copy(update=other)), FakeAsker())

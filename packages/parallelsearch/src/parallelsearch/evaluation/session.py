@@ -47,6 +47,8 @@ class Plan:
 def open_run(folder: RunFolder, plan: Plan) -> RunModel:
     """The manifest of the run in `folder`: the one that is there if it is of the same run, else a new one.
 
+    Of a stack that cannot be asked about itself just now (a service that starts again) it is believed that it is the same.
+
     Raises:
         InvalidInput: the folder holds another run; says in what it differs.
     """
@@ -56,7 +58,8 @@ def open_run(folder: RunFolder, plan: Plan) -> RunModel:
         folder.create(iter(plan.questions))
         write_durably(folder.manifest, wanted.model_dump_json(indent=2).encode() + b"\n")
         return wanted
-    if different := there.same_run(wanted):
+    stack_agrees = there.stack.agrees(wanted.stack)
+    if different := [name for name in there.same_run(wanted) if name != "stack" or not stack_agrees]:
         raise InvalidInput(f"{folder.path} holds a run with other {', '.join(different)}. Name another folder for this one.")
     return there
 

@@ -70,6 +70,11 @@ class StackModel(FileModel):
     corpus: str = ""
     cache: str = ""
 
+    def agrees(self, other: StackModel) -> bool:
+        """Whether both say the same wherever both say something."""
+        mine, theirs = self.model_dump(), other.model_dump()
+        return all(mine[name] == theirs[name] for name in mine if mine[name] and theirs[name])
+
 
 class RunModel(FileModel):
     """`run.json`: everything that a reader must know to trust or to repeat a report."""
