@@ -37,3 +37,9 @@ def test_the_torch_engine_finds_what_the_flat_search_finds(data):
 def test_only_a_flat_index_can_be_searched_on_gpus(data):
     with pytest.raises(ConfigurationError, match="hnsw"):
         open_search(data, "hnsw", Effort(), gpu=GpuPlan())
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:x", "cuda:99", "xpu", "cuda:-1"])
+def test_a_device_that_is_not_there_is_named_with_its_setting(data, device):
+    with pytest.raises(ConfigurationError, match=f"^RETRIEVER_GPU_DEVICES is {device}, but torch sees "):
+        open_search(data, "flat", Effort(), gpu=GpuPlan("torch", ("cpu", device)))

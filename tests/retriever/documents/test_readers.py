@@ -105,6 +105,13 @@ def test_html_is_read_in_the_encoding_that_it_declares(read):
     assert read("page.htm", page.encode("cp1251")).parts[0].text == "Озеро Байкал"
 
 
+@pytest.mark.parametrize("declared", ["undefined", "no-such-encoding", "hex", "rot13", "utf-8"])
+def test_html_that_declares_what_it_is_not_is_read_in_the_encoding_that_fits(read, declared):
+    text = "Das Café am Ende der Straße trägt Größe 42 und ist für alle geöffnet."
+    page = f'<meta charset="{declared}"><p>{text}</p>'
+    assert read("page.htm", page.encode("cp1252")).parts[0].text == text
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [

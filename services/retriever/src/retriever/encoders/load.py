@@ -28,8 +28,8 @@ def load(resolved: ResolvedEncoder, precision: Precision = "float32", device: st
     return SentenceEncoder(resolved.identity, resolved.path, precision, device)
 
 
-def refuse_missing_device(device: str) -> None:
-    """Raises ConfigurationError for a device that torch does not see."""
+def refuse_missing_device(device: str, setting: str = "RETRIEVER_ENCODER_DEVICE") -> None:
+    """Raises ConfigurationError for a device that torch does not see; `setting` is where it was named."""
     if device == "cpu":
         return
     import torch
@@ -38,4 +38,4 @@ def refuse_missing_device(device: str) -> None:
     known = {"cuda"} | {f"cuda:{number}" for number in range(count)} if count else set()
     if device not in known:
         found = ", ".join(sorted(known)) if known else "no CUDA device"
-        raise ConfigurationError(f"RETRIEVER_ENCODER_DEVICE is {device}, but torch sees {found}. Name one of those, or cpu.")
+        raise ConfigurationError(f"{setting} is {device}, but torch sees {found}. Name one of those, or cpu.")

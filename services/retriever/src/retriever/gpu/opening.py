@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from parallelsearch.errors import ConfigurationError
+from retriever.encoders.load import refuse_missing_device
 from retriever.gpu.loading import VectorFile, describe, load_eight_bit, load_fp16, on_host, pinned
 from retriever.gpu.plan import Engine, GpuPlan
 from retriever.gpu.shard import Shard
@@ -38,6 +39,8 @@ def open_search(vectors_file: Path, plan: GpuPlan) -> ShardedSearch:
 
 
 def chosen_devices(names: Sequence[str]) -> tuple[torch.device, ...]:
+    for name in names:
+        refuse_missing_device(name, "RETRIEVER_GPU_DEVICES")
     if names:
         return tuple(torch.device(name) for name in names)
     if not torch.cuda.is_available():

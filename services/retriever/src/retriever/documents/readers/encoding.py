@@ -49,7 +49,7 @@ def _decoded(data: bytes, html: bool) -> str:
     if html and (declared := _DECLARED.search(data[:_SAMPLE_BYTES])):
         try:
             return data.decode(declared.group(1).decode())
-        except (LookupError, UnicodeDecodeError):
+        except (LookupError, UnicodeError):  # the latter of `undefined`, too, which is a name of an encoding
             pass
     return _best_fit(data)
 
