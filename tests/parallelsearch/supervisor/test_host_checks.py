@@ -50,3 +50,23 @@ def test_a_taken_port_says_by_whom_and_which_variable_moves_it():
     assert "GATEWAY_PORT=" in found.remedy
     (found,) = host_checks.check_ports([("gateway", Endpoint("127.0.0.1", port))])
     assert found.level is Level.OK
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "no-such-host.invalid", "a" * 70 + ".example", "two words", "[::1]"])
+def test_an_address_that_is_none_of_this_machine_is_not_said_to_be_taken(host):
+    (found,) = host_checks.check_ports([("gateway", Endpoint(host, 18_080))])
+    assert found.level is Level.PROBLEM
+    assert f"cannot listen on {host}" in found.text
+    assert "taken" not in found.text
+    assert "GATEWAY_HOST" in found.remedy
+
+
+@pytest.mark.parametrize("port", range(65_530, 65_536))
+def test_the_port_that_is_proposed_is_a_port(port):
+    try:
+        server = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        pytest.skip("somebody listens there")
+    with server:
+        (found,) = host_checks.check_ports([("gateway", Endpoint("127.0.0.1", port))])
+    assert 1 <= int(found.remedy.rpartition("=")[2]) <= 65_535

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import socket
 import sys
@@ -58,16 +59,19 @@ def check_memory(available_gb: float, needed_gb: float) -> Finding:
     return finding("memory", available_gb >= needed_gb, f"{available_gb:.1f} GB available, {needed_gb:g} GB needed", remedy)
 
 
-def is_free(endpoint: Endpoint) -> bool:
-    """Whether a server could listen there; one that is closing its last connections does not count."""
+def try_to_listen(endpoint: Endpoint) -> None:
+    """A server that is closing its last connections does not count.
+
+    Raises:
+        OSError: no server can listen there.
+    """
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((endpoint.host, endpoint.port))
-        except OSError:
-            return False
-    return True
+        except UnicodeError:  # what no name of a host can be
+            raise OSError(errno.EADDRNOTAVAIL, "it is no name of a host") from None
 
 
 def holder(port: int) -> str:
@@ -81,16 +85,26 @@ def holder(port: int) -> str:
 
 def check_ports(endpoints: Iterable[tuple[str, Endpoint]]) -> tuple[Finding, ...]:
     """One finding for all that are free, and one for each that is not."""
-    taken, free = [], []
+    faults, free = [], []
     for name, endpoint in endpoints:
-        if is_free(endpoint):
+        try:
+            try_to_listen(endpoint)
             free.append(f"{endpoint.port} ({name})")
-            continue
-        text = f"port {endpoint.port} of the {name} is taken by {holder(endpoint.port)}"
-        variable = "REDIS_PORT" if name == "valkey" else f"{name.upper()}_PORT"
-        taken.append(Finding("ports", Level.PROBLEM, text, f"Stop it, or choose another port: {variable}={endpoint.port + 100}"))
+        except OSError as error:
+            faults.append(_port_fault(name, endpoint, error))
     fine = Finding("ports", Level.OK, f"free: {', '.join(free)}")
-    return tuple(taken) or (fine,)
+    return tuple(faults) or (fine,)
+
+
+def _port_fault(name: str, endpoint: Endpoint, error: OSError) -> Finding:
+    if error.errno != errno.EADDRINUSE:
+        text = f"the {name} cannot listen on {endpoint.host}, port {endpoint.port} ({(error.strerror or str(error)).rstrip('.')})"
+        variables = "REDIS_PORT" if name == "valkey" else f"{name.upper()}_HOST and {name.upper()}_PORT"
+        return Finding("ports", Level.PROBLEM, text, f"Name an address of this machine and a port that you may use: {variables}")
+    text = f"port {endpoint.port} of the {name} is taken by {holder(endpoint.port)}"
+    variable = "REDIS_PORT" if name == "valkey" else f"{name.upper()}_PORT"
+    other = endpoint.port + (100 if endpoint.port + 100 <= 65_535 else -100)
+    return Finding("ports", Level.PROBLEM, text, f"Stop it, or choose another port: {variable}={other}")
 
 
 def needed_memory_gb(settings: PlatformSettings) -> float:
