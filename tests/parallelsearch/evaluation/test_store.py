@@ -1,6 +1,8 @@
 """The folder of a run while others write to it, while the disk is full, and where names differ in what files cannot hold."""
 
 import asyncio
+import errno
+import os
 import resource
 import subprocess
 import sys
@@ -45,6 +47,17 @@ def test_a_folder_that_another_process_writes_to_is_refused_until_that_one_ends_
         other.communicate()
     carry(folder, plan, asker)
     assert len(asker.asked) == 6
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_that_knows_no_locks_is_no_obstacle(write, tmp_path, monkeypatch, number):
+    def without_locks(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    asker = FakeAsker()
+    carry(RunFolder(tmp_path / "run"), a_plan(write(*rows(1))), asker)
+    assert len(asker.asked) == 2
 
 
 def test_two_runs_at_once_in_one_process_are_no_exception(write, tmp_path):

@@ -11,6 +11,7 @@ A trajectory is on disk (fsync) before it counts as done. A line that a kill lef
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,9 @@ from parallelsearch.schemas.answers import ScoredTrajectoryModel, TrajectoryMode
 
 OUTSIDE_FAILURES = frozenset({StopReason.POLICY_FAILED, StopReason.RETRIEVAL_FAILED, StopReason.CANCELLED})
 """What a rollout can end by that says nothing of the policy: such a question is asked again when the run is resumed."""
+
+WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+"""What file systems that know no locks (some over a network) say of one: there it is the user who sees to it."""
 
 
 class RunFolder:
@@ -55,6 +59,9 @@ class RunFolder:
                 raise InvalidInput(
                     f"{self.path}: the run is being written to by another eval. Wait until it ends, or name another folder."
                 ) from None
+            except OSError as error:
+                if error.errno not in WITHOUT_LOCKS:
+                    raise
             yield
 
     def create(self, questions: Iterator[Question]) -> None:
