@@ -25,7 +25,7 @@ class Reranker:
         """`candidates` passages per query are scored.
 
         Raises:
-            ConfigurationError: the folder holds no such model, or there is no such device.
+            ConfigurationError: the folder holds no such model or a damaged one, or there is no such device.
         """
         refuse_missing_device(device)
         if not (folder / "config.json").is_file():
@@ -35,11 +35,16 @@ class Reranker:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         from sentence_transformers import CrossEncoder
 
+        from retriever.encoders.damage import DAMAGED, why
+
         self.candidates = candidates
         self.digest = joint_sha256(sorted(path for path in folder.iterdir() if path.is_file()))
         # Weights stored in half precision stay so elsewhere; on a CPU that is slow, and scores near 1 come out equal.
         kwargs = {"dtype": "float32"} if device == "cpu" else {}
-        self._model = CrossEncoder(str(folder), device=device, local_files_only=True, model_kwargs=kwargs)
+        try:
+            self._model = CrossEncoder(str(folder), device=device, local_files_only=True, model_kwargs=kwargs)
+        except DAMAGED as error:
+            raise ConfigurationError(f"RETRIEVER_RERANKER is {folder}, which cannot be loaded ({why(error)}).") from error
         labels = self._model.config.num_labels
         if labels != 1:
             raise ConfigurationError(

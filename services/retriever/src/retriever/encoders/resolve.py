@@ -132,13 +132,18 @@ def _from_folder(name: str, folder: Path) -> ResolvedEncoder:
         raise ConfigurationError(f"{folder} holds no weights (*.safetensors). Name the folder of a complete model.")
     names = (name, folder.name, str(config.get("_name_or_path", "")))
     modules = _modules(folder)
-    rules = _rules(folder, config, modules, is_e5=any(_E5.search(each) for each in names))
+    try:
+        rules = _rules(folder, config, modules, is_e5=any(_E5.search(each) for each in names))
+        dimension = _dimension(int(config["hidden_size"]), modules)
+    except (ValueError, TypeError, AttributeError) as error:
+        said = f"{folder}: its configuration is damaged ({error})."
+        raise ConfigurationError(f"{said} Name the folder of a complete model.") from None
     settings = [folder / each for each in _SETTINGS_FILES] + [module.file for module in modules if module.file is not None]
     identity = EncoderIdentity(
         name,
         "sentence-transformers",
         joint_sha256(files),
-        _dimension(int(config["hidden_size"]), modules),
+        dimension,
         rules,
         joint_sha256([path for path in settings if path.exists()]),
     )

