@@ -1,11 +1,12 @@
 import asyncio
 import json
 import re
+import resource
 from enum import StrEnum
 from typing import Annotated, Literal
 
 import pytest
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, UploadFile
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
@@ -227,3 +228,24 @@ async def test_what_is_not_done_when_the_service_ends_is_answered_503():
 @pytest.mark.parametrize(("wait_s", "header"), [(0, "1"), (0.2, "1"), (1, "1"), (1.4, "2"), (59.01, "60")])
 def test_whoever_waits_as_long_as_retry_after_says_has_waited_long_enough(wait_s, header):
     assert error_headers(503, wait_s) == {"Retry-After": header}
+
+
+def test_a_form_for_which_there_is_no_room_is_no_fault_of_its_sender():
+    app = create_app("t", errors=ValueError, max_body_bytes=10_000_000)
+
+    @app.post("/files")
+    async def take(files: list[UploadFile]) -> int:
+        return len(files)
+
+    client = TestClient(app)
+    large = [("files", ("a.txt", b"x" * 3_000_000))]
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
+    try:
+        refused = client.post("/files", files=large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert refused.status_code == 507, refused.text
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert "File too large" in refused.json()["detail"]
+    assert client.post("/files", files=large).json() == 1

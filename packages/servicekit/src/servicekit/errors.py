@@ -168,6 +168,10 @@ def invalid_body(message: str) -> Response:
 
 
 def http_problem(error: HTTPException) -> Response:
+    if is_unreadable(error) and isinstance(error.__cause__, OSError):
+        # Of a large form, which waits in a file until it is whole.
+        said = f"The body cannot be kept ({error.__cause__.strerror}). Make room in the service's folder of temporary files."
+        return problem_response(code="http-error", title="HTTP error", status=507, detail=said)
     if error.status_code == 400:  # from starlette, of a form that it cannot read, or from FastAPI
         return invalid_body("is not JSON in UTF-8" if is_unreadable(error) else f"cannot be read: {error.detail}")
     title = TITLES.get(error.status_code, "HTTP error")

@@ -53,7 +53,7 @@ PROBLEMS = documented(
         415: "A file is no document, or its content is not what its name says.",
         422: "The request is wrong.",
         503: "Too many changes wait; `Retry-After` says when to try again.",
-        507: "The folder of the indexes cannot be written to, or is full.",
+        507: "The folder of the indexes cannot be written to, or it or that of temporary files is full.",
     }
 )
 
