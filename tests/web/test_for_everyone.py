@@ -168,3 +168,21 @@ def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(new_page, room
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("link", name="History").click()
     expect(page.locator(".entries button")).to_contain_text(AGES)
+
+
+def test_in_the_persons_own_colours_bars_are_seen_and_what_is_chosen_differs(new_page):
+    page = new_page(forced_colors="active")
+    ask(page, AGES)
+    settled(page)
+    colours = "(all, name) => [...new Set(all.map(each => getComputedStyle(each)[name]))]"
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    for bars in (".policy .bar", ".lane .bar", ".stage-policy", ".stage-search"):
+        (shown,) = page.locator(bars).evaluate_all(colours, "backgroundColor")
+        assert shown != ground, bars
+    for chosen, others in (
+        (".top nav [aria-current]", ".top nav a:not([aria-current])"),
+        (".modes :checked + span", ".modes input:not(:checked) + span"),
+    ):
+        lines = [page.locator(each).evaluate_all(colours, "borderBottomColor") for each in (chosen, others)]
+        assert lines[0] != [ground], chosen
+        assert lines[1] == [ground], others
