@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -214,3 +215,46 @@ def test_what_cannot_write_its_snapshot_stops_all_the_same(state):
     state.snapshot.with_suffix(".tmp").mkdir()
     os.kill(found.supervisor.pid, signal.SIGTERM)
     assert eventually(lambda: not alive([found.supervisor.pid, *pids]))
+
+
+def set_clock(state, seconds):
+    """What a snapshot looks like once the wall clock was set, by which the system tells when processes began."""
+    found = snapshot.read(state.snapshot)
+
+    def shifted(identity):
+        return replace(identity, created_at=identity.created_at + seconds) if identity else None
+
+    steps = tuple(replace(step, group=shifted(step.group)) for step in found.steps)
+    snapshot.write(state.snapshot, replace(found, supervisor=shifted(found.supervisor), steps=steps))
+
+
+@pytest.mark.parametrize("seconds", [-10_000, 5, 100_000])
+def test_a_platform_is_known_again_after_the_clock_was_set(state, seconds):
+    found = start(state, service("retriever", "parent"), service("gateway"))
+    pids = [found.supervisor.pid, *(pid for step in found.steps for pid in children_of(step))]
+    set_clock(state, seconds)
+    assert launch.running(state).phase is Phase.READY
+    assert launch.stop(state, lambda _: None) == launch.StopResult(("retriever", "gateway"))
+    assert alive(pids) == []
+
+
+def test_orphans_are_ended_after_the_clock_was_set(state):
+    found = start(state, service("retriever", "parent"))
+    leader, pids = found.steps[0].group.pid, [process.pid for process in groups.members(found.steps[0].group)]
+    for process in psutil.Process(leader).children():
+        if os.getsid(process.pid) != leader:
+            process.kill()  # it is nobody's once its parent is gone
+    for pid in (found.supervisor.pid, leader):
+        os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: not alive([found.supervisor.pid, leader]))
+    set_clock(state, 10_000)
+    launch.stop(state, lambda _: None)
+    assert alive(pids) == []
+
+
+@pytest.mark.parametrize("change", [{"boot": "another"}, {"ticks": 1}])
+def test_a_process_of_another_boot_or_start_is_not_taken_for_ours_whatever_the_clock_says(change):
+    ours = groups.identify(os.getpid())
+    assert groups.is_alive(ours)
+    assert not groups.is_alive(replace(ours, **change))
+    assert groups.is_alive(replace(ours, boot="", ticks=0)), "as snapshots of earlier releases have it"

@@ -1,6 +1,6 @@
 """Process groups: start a command as one, know it again later, and stop all of it.
 
-A group is known by its leader's pid and start time, so that a pid used again after a reboot is never taken for it.
+A group is known by its leader's pid and start, so that a pid used again, after a reboot too, is never taken for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,28 @@ from pathlib import Path
 import psutil
 
 CLOCK_TOLERANCE_S = 2.0
-"""Start times come from the wall clock of the boot, which may be set a little."""
+"""Times of the wall clock, which may be set a little."""
+PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
 class Identity:
+    """`boot` and `ticks` say when it started whatever the wall clock is set to; where they are not known `created_at` decides."""
+
     pid: int
     created_at: float
+    boot: str = ""
+    ticks: int = 0
+
+    def is_of(self, other: Identity) -> bool:
+        if self.boot and other.boot:
+            return (self.boot, self.ticks) == (other.boot, other.ticks)
+        return abs(self.created_at - other.created_at) <= CLOCK_TOLERANCE_S
+
+    def is_not_before(self, other: Identity) -> bool:
+        if self.boot and other.boot:
+            return self.boot == other.boot and self.ticks >= other.ticks
+        return self.created_at >= other.created_at - CLOCK_TOLERANCE_S
 
 
 def identify(pid: int) -> Identity | None:
@@ -31,13 +46,23 @@ def identify(pid: int) -> Identity | None:
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
-            return Identity(pid, process.create_time())
+            return Identity(pid, process.create_time(), *_start(pid))
     return None
+
+
+def _start(pid: int) -> tuple[str, int]:
+    """The boot, and the clock ticks from it to the start of a process."""
+    try:
+        boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
+        # After the name, which may hold anything, start times are the 20th field.
+        return boot, int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return "", 0
 
 
 def is_alive(identity: Identity) -> bool:
     found = identify(identity.pid)
-    return found is not None and abs(found.created_at - identity.created_at) <= CLOCK_TOLERANCE_S
+    return found is not None and found.is_of(identity)
 
 
 def start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
@@ -67,8 +92,7 @@ def members(group: Identity) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
             ours = os.getpgid(process.pid) == group.pid and os.getsid(process.pid) == group.pid
-            in_time = ours and process.create_time() >= group.created_at - CLOCK_TOLERANCE_S
-            if in_time and process.status() != psutil.STATUS_ZOMBIE:
+            if ours and (member := identify(process.pid)) and member.is_not_before(group):
                 found.append(process)
     return found
 
