@@ -96,6 +96,20 @@ def test_the_commands_that_change_documents_are_told_an_address_that_is_one(inde
     assert RetrieverAdminClient(told["RETRIEVER_URL"], told["ADMIN_TOKEN"]).url == f"http://{address}:8123"
 
 
+@pytest.mark.timeout(240)
+def test_an_index_that_was_moved_with_its_uploads_takes_more(index_folder, tmp_path):
+    with serving(index_folder, tmp_path / "before") as client:
+        assert upload(client, "mine", ("a.txt", b"Lake Assal is salty."), ("b.txt", b"Lake Chad is shallow.")).status_code == 202
+        settled(client, "mine")
+    (tmp_path / "before").rename(tmp_path / "after")
+    with serving(index_folder, tmp_path / "after", serve_uploads=True) as client:
+        assert upload(client, "mine", ("a.txt", b"Lake Assal lies in Djibouti."), ("c.txt", b"A sea.")).status_code == 202
+        status = settled(client, "mine")
+        assert status["work"] == {"state": "done", "detail": ""}
+        assert [(each["source"], each["uploaded"]) for each in status["documents"]] == [(f"{name}.txt", True) for name in "abc"]
+        assert client.get("/v1/indexes/mine/documents/a.txt/content").text == "Lake Assal lies in Djibouti."
+
+
 def test_default_means_the_default_index_in_every_route(index_folder, tmp_path, capsys):
     root = tmp_path / "indexes"
     shutil.copytree(index_folder, root / "main")

@@ -69,7 +69,7 @@ async def upload(request: Request, name: str, files: list[UploadFile]) -> Accept
     records = await asyncio.to_thread(_records, folder)
     uploads = uploads_of(folder)
     for document, _ in checked:
-        if any(record.source == document and record.root != str(uploads.resolve()) for record in records):
+        if any(record.source == document and record.root != str(uploads.resolve()) and record.has_root for record in records):
             raise HTTPException(409, f"{document} is in the index already, from another folder. Upload it under another name.")
     try:
         await asyncio.to_thread(_keep, uploads, [(document, file.file) for document, file in checked])

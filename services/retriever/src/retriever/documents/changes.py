@@ -31,7 +31,8 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Those that came from this folder are what the folder holds now; others stay."""
+    """Those that came from this folder are what the folder holds now; others stay, unless the folder that they came from is gone
+    and this one holds one that is called the same."""
 
     folder: Path
 
@@ -84,7 +85,8 @@ def resolve_change(change: Change, records: Sequence[DocumentRecord]) -> Resolve
     listed = _examined(listing, before, change)
     kept = _untouched(records, change)
     named = {one.source for one in listed}
-    if isinstance(change, Sync) and (both := next((record for record in kept if record.source in named), None)):
+    elsewhere = (record for record in kept if record.source in named and record.has_root)
+    if isinstance(change, Sync) and (both := next(elsewhere, None)):
         raise CorpusError(f"{both.source} is in the index already, from {both.root}. Delete it there first, or rename the file.")
     wanted = [*listed, *(record for record in kept if record.source not in named)]
     return Resolved(tuple(sorted(wanted, key=lambda one: one.source)), dict(listing.other))

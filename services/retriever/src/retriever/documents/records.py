@@ -33,6 +33,11 @@ class DocumentRecord:
     """The part of the metadata that the command was given."""
     signature: str = ""
 
+    @property
+    def has_root(self) -> bool:
+        """Whether the folder that it came from is there still, and was not moved with all that is in it."""
+        return Path(self.root).is_dir()
+
     def matches(self, sha256: str, given: Mapping[str, str]) -> bool:
         """Whether a file of these bytes would become this record again."""
         return bool(sha256) and self.sha256 == sha256 and dict(self.given) == dict(given)
