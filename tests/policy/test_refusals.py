@@ -157,3 +157,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
     arguments = {"prepare": ["prepare"], "merge": ["merge", str(adapter), str(adapter), str(target)]}[command]
     with pytest.raises(SystemExit, match=r"^configuration: \w+: .* cannot be written to"):
         main(arguments)
+
+
+@pytest.mark.parametrize(("grace_s", "whole_s"), [(0.2, 1), (1.0, 1), (19.5, 20), (20.0, 20)])
+def test_the_engine_which_counts_whole_seconds_gets_no_less_grace_than_was_given(tmp_path: Path, grace_s, whole_s) -> None:
+    assert plan(tmp_path, PolicySettings(checkpoint="org/model", shutdown_grace_s=grace_s)).spec.shutdown_timeout_s == whole_s

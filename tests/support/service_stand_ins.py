@@ -14,7 +14,7 @@ print("stand-in speaks", flush=True)
 if "deaf" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "parent" in options:
-    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     subprocess.Popen([sys.executable, "-c", child])
     subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
 if "dies" in options:

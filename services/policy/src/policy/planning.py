@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ def make_plan(settings: PolicySettings, source: Source, host: Host) -> Plan:
         enforce_eager=on_cpu if settings.enforce_eager is None else settings.enforce_eager,
         trust_remote_code=settings.trust_remote_code,
         max_queued=settings.max_queued,
-        shutdown_timeout_s=int(settings.shutdown_grace_s),
+        shutdown_timeout_s=math.ceil(settings.shutdown_grace_s),
         few_cores=on_cpu and host.cores <= FEW_CORES,
         extra=tuple(shlex.split(settings.vllm_arguments)),
     )
