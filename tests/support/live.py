@@ -1,4 +1,4 @@
-"""ASGI applications on real sockets: each in a thread of its own, on a free port."""
+"""ASGI applications on real sockets: each in a thread of its own, on a free port if none is named."""
 
 import threading
 import time
@@ -8,8 +8,8 @@ import uvicorn
 
 
 class LiveServer:
-    def __init__(self, app, **options):
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False, **options)
+    def __init__(self, app, port=0, **options):
+        config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, access_log=False, **options)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 

@@ -85,7 +85,7 @@ def test_of_several_that_start_at_once_one_starts_and_the_others_wait_with_it(pl
     assert platform.processes() == []
 
 
-@pytest.mark.parametrize("name", ["with blank", "C#", "per%41cent", "what?", "наш çøde 莫", "l" * 200, "-dash", "a:b", "$HOME"])
+@pytest.mark.parametrize("name", ["-with blank #1, per%41cent: $HOME?", "наш çøde 莫", "l" * 200])
 def test_a_state_folder_may_have_any_name(tmp_path, name):
     platform = Platform(tmp_path, tmp_path / name / "state")
     port = str(free_port())

@@ -26,8 +26,13 @@ def written(events, first=1):
     )
 
 
+@pytest.fixture(autouse=True)
+def without_waits(monkeypatch):
+    monkeypatch.setattr(answers, "RESUME_AFTER_S", (0.0,) * len(answers.RESUME_AFTER_S))
+
+
 def read(handler):
-    """What is read of a stream, and how often was asked; the waits between are left out."""
+    """What is read of a stream, and how often was asked."""
     seen = []
 
     def counted(request):

@@ -228,7 +228,7 @@ def set_clock(state, seconds):
     snapshot.write(state.snapshot, replace(found, supervisor=shifted(found.supervisor), steps=steps))
 
 
-@pytest.mark.parametrize("seconds", [-10_000, 5, 100_000])
+@pytest.mark.parametrize("seconds", [-10_000, 5])
 def test_a_platform_is_known_again_after_the_clock_was_set(state, seconds):
     found = start(state, service("retriever", "parent"), service("gateway"))
     pids = [found.supervisor.pid, *(pid for step in found.steps for pid in children_of(step))]

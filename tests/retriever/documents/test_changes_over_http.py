@@ -44,11 +44,11 @@ def test_an_upload_with_a_file_that_is_refused_keeps_none_of_its_files(serving, 
     assert serving.get("/v1/indexes/mine").status_code == 404
 
 
-@pytest.mark.parametrize("document", ["", "folder", "gone.txt", "%00", "a%2Fb.txt", "..", "%2E%2E%2Fmanifest.json", "%20"])
-def test_what_is_no_document_cannot_be_removed(serving, tmp_path, document):
+def test_what_is_no_document_cannot_be_removed(serving, tmp_path):
     (tmp_path / "indexes" / "mine" / "uploads" / "folder").mkdir(parents=True)
-    answer = remove(serving, "mine", document)
-    assert answer.status_code in {404, 405}, answer.text
+    for document in ("", "folder", "gone.txt", "%00", "a%2Fb.txt", "..", "%2E%2E%2Fmanifest.json", "%20"):
+        answer = remove(serving, "mine", document)
+        assert answer.status_code in {404, 405}, (document, answer.text)
     assert (tmp_path / "indexes" / "mine" / "uploads" / "folder").is_dir()
 
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from document_files import write_pdf
+from live_retriever import live_retriever
 from loopback import LoopbackClient
 from typer.testing import CliRunner
 
@@ -22,8 +23,7 @@ def indexes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def serving(indexes, index_folder):
     own = {"ADMIN_TOKEN": "secret", "max_body_bytes": 1_000_000, "serve_uploads": True}
-    settings = RetrieverSettings(index=index_folder, indexes=indexes, **own)
-    with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
+    with live_retriever(index=index_folder, indexes=indexes, **own) as client:
         yield client
 
 

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from loopback import LoopbackClient
+from live_retriever import live_retriever
 from typer.testing import CliRunner
 
 from parallelsearch.clients.retriever_admin import RetrieverAdminClient
-from retriever.app import create_app, open_retriever, own_address
+from retriever.app import own_address
 from retriever.commands import app as commands
 from retriever.encoders.resolve import resolve
 from retriever.index.build import build
@@ -22,8 +22,7 @@ ADMIN = {"Authorization": "Bearer secret"}
 
 
 def serving(index_folder, indexes, **more):
-    settings = RetrieverSettings(index=index_folder, indexes=indexes, **{"ADMIN_TOKEN": "secret", **more})
-    return LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False)
+    return live_retriever(index=index_folder, indexes=indexes, ADMIN_TOKEN="secret", **more)
 
 
 def settled(client, index):
@@ -45,12 +44,11 @@ def documents(status):
 @pytest.mark.timeout(240)
 def test_what_a_retriever_took_in_and_did_not_index_the_next_one_does(index_folder, tmp_path):
     with serving(index_folder, tmp_path / "indexes") as first:
-        assert upload(first, "mine", ("a.txt", b"Lake Assal is salty.")).status_code == 202  # and it ends at once
+        taken = upload(first, "mine", ("a.txt", b"Lake Assal is salty."), ("b.txt", b"Lake Chad is shallow."))
+        assert taken.status_code == 202  # and it ends at once
     with serving(index_folder, tmp_path / "indexes") as second:
         status = settled(second, "mine")
-        assert (status["work"]["state"], documents(status)) == ("done", ["a.txt"])
-        assert upload(second, "mine", ("b.txt", b"Lake Chad is shallow.")).status_code == 202
-        settled(second, "mine")
+        assert (status["work"]["state"], documents(status)) == ("done", ["a.txt", "b.txt"])
         assert second.delete("/v1/indexes/mine/documents/a.txt", headers=ADMIN).status_code == 202
     with serving(index_folder, tmp_path / "indexes") as third:
         assert documents(settled(third, "mine")) == ["b.txt"]
