@@ -46,6 +46,20 @@ def test_ports_and_hosts_move_by_variables(tmp_path):
     assert made.env["RETRIEVER_URL"] == "http://127.0.0.1:18301"
 
 
+def test_platforms_with_state_folders_of_their_own_share_no_runs(tmp_path):
+    one, other = (plan(tmp_path, PARALLELSEARCH_STATE_DIR=str(tmp_path / name)).env for name in ("one", "other"))
+    assert one["TRAINER_RUNS_DIR"] == one["POLICY_CHECKPOINT_ROOTS"] == f"{tmp_path}/one/trainer/runs"
+    assert one["TRAINER_MODEL_ROOTS"] == f"models:{tmp_path}/one/trainer/runs"
+    changing = {name for name in one if str(tmp_path) in one[name]}
+    assert not {one[name] for name in changing} & {other[name] for name in changing}
+
+
+def test_runs_and_roots_that_are_named_are_taken(tmp_path):
+    given = {"TRAINER_RUNS_DIR": "runs", "TRAINER_MODEL_ROOTS": "/models:/runs", "POLICY_CHECKPOINT_ROOTS": "/runs"}
+    made = plan(tmp_path, **given).env
+    assert {name: made[name] for name in given} == given | {"TRAINER_RUNS_DIR": f"{tmp_path}/runs"}
+
+
 @pytest.mark.parametrize("port", ["0", "70000", "eighty", "-1"])
 def test_a_wrong_port_is_named(tmp_path, port):
     with pytest.raises(ConfigurationError, match="GATEWAY_PORT"):

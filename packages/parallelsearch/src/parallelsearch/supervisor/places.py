@@ -56,6 +56,10 @@ class StateFolder:
         return self.root / "index" / "demo"
 
     @property
+    def training_runs(self) -> Path:
+        return self.root / "trainer" / "runs"
+
+    @property
     def admin_token(self) -> Path:
         return self.root / "admin-token"
 

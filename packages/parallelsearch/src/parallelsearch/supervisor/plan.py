@@ -5,6 +5,7 @@ The policy takes longest to start, so that it goes first, and the demo index is 
 
 from __future__ import annotations
 
+import os
 import sys
 
 from parallelsearch.supervisor import valkey
@@ -30,6 +31,9 @@ def shared_environment(settings: PlatformSettings) -> dict[str, str]:
         "REDIS_URL": valkey.redis_url(settings),
         "RETRIEVER_INDEX": settings.index or str(settings.state.demo_index),
         "RETRIEVER_INDEXES": str(settings.indexes),
+        "TRAINER_RUNS_DIR": str(settings.runs),
+        "TRAINER_MODEL_ROOTS": settings.model_roots or os.pathsep.join(("models", str(settings.runs))),
+        "POLICY_CHECKPOINT_ROOTS": settings.checkpoint_roots or str(settings.runs),
         "RETRIEVER_WATCH_S": settings.watch_s or "1",
         "RETRIEVER_SERVE_UPLOADS": settings.serve_uploads or "true",
         "PARALLELSEARCH_STATE_DIR": str(settings.state.root),

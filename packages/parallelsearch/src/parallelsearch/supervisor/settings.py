@@ -39,6 +39,9 @@ class PlatformSettings:
     policy_base_url: str = ""
     index: str = ""
     given_indexes: str = ""
+    given_runs: str = ""
+    model_roots: str = ""
+    checkpoint_roots: str = ""
     watch_s: str = ""
     serve_uploads: str = ""
     admin_token: str = ""
@@ -47,6 +50,11 @@ class PlatformSettings:
     def indexes(self) -> Path:
         """The folder of the indexes that go by a name."""
         return Path(self.given_indexes) if self.given_indexes else self.state.demo_index.parent
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the training runs, of which a platform has one of its own."""
+        return Path(self.given_runs) if self.given_runs else self.state.training_runs
 
     @property
     def gateway_url(self) -> str:
@@ -90,6 +98,9 @@ def from_environment(environ: Mapping[str, str], here: Path) -> PlatformSettings
         policy_base_url=environ.get("POLICY_BASE_URL", ""),
         index=str((here / index).resolve()) if (index := environ.get("RETRIEVER_INDEX", "")) else "",
         given_indexes=str((here / indexes).resolve()) if (indexes := environ.get("RETRIEVER_INDEXES", "")) else "",
+        given_runs=str((here / runs).resolve()) if (runs := environ.get("TRAINER_RUNS_DIR", "")) else "",
+        model_roots=environ.get("TRAINER_MODEL_ROOTS", ""),
+        checkpoint_roots=environ.get("POLICY_CHECKPOINT_ROOTS", ""),
         watch_s=environ.get("RETRIEVER_WATCH_S", ""),
         serve_uploads=environ.get("RETRIEVER_SERVE_UPLOADS", ""),
         admin_token=environ.get("ADMIN_TOKEN", ""),
