@@ -3,6 +3,7 @@
 import socket
 import sys
 import textwrap
+import time
 
 from parallelsearch.supervisor.steps import Probe, ProbeKind, Step
 
@@ -58,3 +59,13 @@ def service(name, *options, after=(), required=True, timeout_s=20.0, grace_s=3.0
 
 def task(name, code, after=()):
     return Step(name, (sys.executable, "-c", code), after)
+
+
+def eventually(condition, within_s=20.0):
+    """Whether it comes to hold in time."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False

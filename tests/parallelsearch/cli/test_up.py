@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from contextlib import suppress
 
 import psutil
 import pytest
-from service_stand_ins import SERVER, free_port
+from service_stand_ins import SERVER, eventually, free_port
 
 from parallelsearch.supervisor import launch, snapshot
 from parallelsearch.supervisor.places import MAX_SOCKET_PATH_BYTES, StateFolder
@@ -54,15 +53,6 @@ class Platform:
                 if process.environ().get("PARALLELSEARCH_STATE_DIR") == str(self.state.root):
                     found.append(process.pid)
         return found
-
-
-def eventually(condition, within_s=20.0):
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.fixture

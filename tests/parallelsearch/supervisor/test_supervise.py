@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from service_stand_ins import service, task
+from service_stand_ins import eventually, service, task
 
 from parallelsearch.supervisor import groups, launch, snapshot
 from parallelsearch.supervisor.places import StateFolder
@@ -31,15 +31,6 @@ def start(state, *steps, report=lambda _: None):
 
 def by_name(found):
     return {step.name: step for step in found.steps}
-
-
-def eventually(condition, within_s=10.0):
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def children_of(step):

@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from document_uploads import ADMIN, upload
 from loopback import LoopbackClient
 
 from retriever.app import create_app, open_retriever
 from retriever.documents.jobs import DocumentJobs, Job
 from retriever.settings import RetrieverSettings
-
-ADMIN = {"Authorization": "Bearer secret"}
 
 
 @pytest.fixture
@@ -22,10 +21,6 @@ def serving(tmp_path, index_folder):
     settings = RetrieverSettings(index=index_folder, indexes=tmp_path / "indexes", ADMIN_TOKEN="secret")
     with LoopbackClient(create_app(settings, open_retriever(settings)), raise_server_exceptions=False) as client:
         yield client
-
-
-def upload(client, index, *files):
-    return client.post(f"/v1/indexes/{index}/documents", files=[("files", file) for file in files], headers=ADMIN)
 
 
 def remove(client, index, document):

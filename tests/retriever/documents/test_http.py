@@ -1,9 +1,8 @@
 """Documents over HTTP: taken in, indexed, told, removed; refused by name, by content and by token."""
 
-import time
-
 import pytest
 from document_files import write_pdf
+from document_uploads import ADMIN, settled, upload
 from live_retriever import live_retriever
 from loopback import LoopbackClient
 from typer.testing import CliRunner
@@ -11,8 +10,6 @@ from typer.testing import CliRunner
 from retriever.app import create_app, open_retriever
 from retriever.commands import app as commands
 from retriever.settings import RetrieverSettings
-
-ADMIN = {"Authorization": "Bearer secret"}
 
 
 @pytest.fixture(scope="module")
@@ -25,18 +22,6 @@ def serving(indexes, index_folder):
     own = {"ADMIN_TOKEN": "secret", "max_body_bytes": 1_000_000, "serve_uploads": True}
     with live_retriever(index=index_folder, indexes=indexes, **own) as client:
         yield client
-
-
-def upload(client, index, *files, headers=ADMIN):
-    return client.post(f"/v1/indexes/{index}/documents", files=[("files", file) for file in files], headers=headers)
-
-
-def settled(client, index):
-    until = time.monotonic() + 100
-    while (status := client.get(f"/v1/indexes/{index}").json())["work"]["state"] in {"queued", "running"}:
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    return status
 
 
 @pytest.mark.timeout(240)

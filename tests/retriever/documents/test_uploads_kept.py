@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from document_uploads import ADMIN, settled, upload
 from live_retriever import live_retriever
 from typer.testing import CliRunner
 
@@ -18,23 +19,9 @@ from retriever.index.manifest import read_manifest
 from retriever.index.plan import BuildPlan
 from retriever.settings import RetrieverSettings
 
-ADMIN = {"Authorization": "Bearer secret"}
-
 
 def serving(index_folder, indexes, **more):
     return live_retriever(index=index_folder, indexes=indexes, ADMIN_TOKEN="secret", **more)
-
-
-def settled(client, index):
-    until = time.monotonic() + 100
-    while (status := client.get(f"/v1/indexes/{index}").json())["work"]["state"] in {"queued", "running"}:
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    return status
-
-
-def upload(client, index, *files):
-    return client.post(f"/v1/indexes/{index}/documents", files=[("files", file) for file in files], headers=ADMIN)
 
 
 def documents(status):
