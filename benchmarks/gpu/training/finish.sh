@@ -12,7 +12,7 @@ for run in "$@"; do
   mode=""; case $run in *sequential*) mode=":sequential" ;; esac
   policies+=("$run=run:$run$mode")
   if [ -d "$model/adapter" ]; then
-    mkdir -p /tmp/kept; cp -r "$model/adapter" "/tmp/kept/$run"
+    mkdir -p /tmp/kept; rm -rf "/tmp/kept/$run"; cp -r "$model/adapter" "/tmp/kept/$run"
     sed -i 's#"base_model_name_or_path": "[^"]*"#"base_model_name_or_path": "SmolLM2-135M-Instruct"#' "/tmp/kept/$run/adapter_config.json"
   else
     python3 keep_adapter.py "$TRAIN/models/base" "$model" "/tmp/kept/$run" --merged "$TRAIN/models/$run-kept" >> "$out/kept.jsonl"
