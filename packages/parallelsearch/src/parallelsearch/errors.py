@@ -19,8 +19,11 @@ ParallelSearchError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
+
+_OF_A_FIELD = re.compile(r"([A-Za-z][\w.-]*): (.+)", re.DOTALL)
 
 
 class ParallelSearchError(Exception):
@@ -39,7 +42,14 @@ class ParallelSearchError(Exception):
 
 
 class InvalidInput(ParallelSearchError):
+    """A detail of the form `field: what is wrong with it` is also given apart, as `errors`."""
+
     code, title, status = "invalid-request", "Invalid request", 422
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None, extensions: Mapping[str, Any] | None = None) -> None:
+        named = _OF_A_FIELD.fullmatch(detail)
+        errors = {"errors": [{"field": named[1], "message": named[2]}]} if named else {}
+        super().__init__(detail, retry_after_s=retry_after_s, extensions={**errors, **(extensions or {})})
 
 
 class NotFound(ParallelSearchError):

@@ -204,8 +204,8 @@ def new_id() -> str:
 def _check_model(request: AnswerRequest, model: str) -> None:
     served = (*MODES, model)
     if request.model is not None and request.model not in served:
-        message = f"{request.model!r} is not served here; there are: {', '.join(name for name in served if name)}"
-        raise InvalidInput(f"model: {message}", extensions={"errors": [{"field": "model", "message": message}]})
+        names = ", ".join(name for name in served if name)
+        raise InvalidInput(f"model: {request.model!r} is not served here; there are: {names}")
 
 
 def _mode(request: AnswerRequest) -> Mode:

@@ -158,14 +158,10 @@ class Upstreams:
             if not last:
                 await self._ask_together()
         served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
-        raise _invalid("index", f"{name!r} is not served here; there are: {served}")
+        raise InvalidInput(f"index: {name!r} is not served here; there are: {served}")
 
     def check_method(self, index: str, method: Method | None) -> None:
         """Raises InvalidInput for a method that the index is not searched by; all may be, before the retriever told."""
         methods = self._methods.get(index)
         if method is not None and methods is not None and method not in methods:
-            raise _invalid("method", f"{method} is not there for this index; there are: {', '.join(methods)}")
-
-
-def _invalid(field: str, message: str) -> InvalidInput:
-    return InvalidInput(f"{field}: {message}", extensions={"errors": [{"field": field, "message": message}]})
+            raise InvalidInput(f"method: {method} is not there for this index; there are: {', '.join(methods)}")

@@ -155,7 +155,7 @@ def _search(index: OpenIndex, method: Method, texts: Sequence[str], vectors: Vec
         return _nearest(index, vectors, top_k, among)
     lexical = index.lexical
     if lexical is None:
-        raise InvalidInput(f"The index that is served now has no part for `{method}`.")
+        raise InvalidInput(f"method: the index that is served now has no part for `{method}`.")
     if vectors is None:
         return lexical.search(texts, top_k, among)
     depth = min(max(top_k, FUSED_DEPTH), index.search.rows)

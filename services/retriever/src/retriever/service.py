@@ -153,8 +153,7 @@ class Retriever:
         if name not in self._served:
             names = ", ".join([self.places.default_name, *(each for each in self._all if each)])
             fault = f" It cannot be opened: {self.faults[name]}" if name in self.faults else ""
-            message = f"{name!r} is not served here; there are: {names}.{fault}"
-            raise InvalidInput(f"index: {message}", extensions={"errors": [{"field": "index", "message": message}]})
+            raise InvalidInput(f"index: {name!r} is not served here; there are: {names}.{fault}")
         return name
 
     async def start(self) -> None:

@@ -59,8 +59,7 @@ async def resume(
     """Goes on with a stream whose reader lost its connection, after the event that it had last."""
     stream = answers.streams.find(answer_id, caller.name)
     if last_event_id > stream.log.last:
-        message = f"is ahead of the stream, whose last event is {stream.log.last}"
-        raise InvalidInput(f"last-event-id: {message}", extensions={"errors": [{"field": "last-event-id", "message": message}]})
+        raise InvalidInput(f"last-event-id: is ahead of the stream, whose last event is {stream.log.last}")
     if not stream.log.holds_after(last_event_id):
         raise Gone("What follows this event is not held any more. Ask again.")
     if stream.log.closed and last_event_id == stream.log.last:

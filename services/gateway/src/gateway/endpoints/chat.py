@@ -111,8 +111,7 @@ def _check_question(body: ChatRequest) -> None:
     except ValidationError as error:
         wrong = error.errors()[0]
         field, part = ("model", "its index") if wrong["loc"] == ("index",) else ("messages", "the last user message")
-        message = f"{part}: {said(wrong)}"
-        raise InvalidInput(f"{field}: {message}", extensions={"errors": [{"field": field, "message": message}]}) from error
+        raise InvalidInput(f"{field}: {part}: {said(wrong)}") from error
 
 
 def _field(error: ParallelSearchError) -> str | None:
