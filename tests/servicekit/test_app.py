@@ -140,9 +140,18 @@ def test_a_strange_request_id_is_replaced(client, given):
     assert client.get("/bad", headers={"x-request-id": given}).headers["x-request-id"] != given
 
 
-def test_unknown_routes_and_methods_are_problems(client):
-    assert client.get("/nope").json()["type"].endswith("not-found")
-    assert client.get("/echo").json()["status"] == 405
+def test_a_refusal_of_ours_names_its_field_as_validation_does(client):
+    problem = client.get("/bad").json()
+    assert problem["detail"] == "index: no such index"
+    assert problem["errors"] == [{"field": "index", "message": "no such index"}]
+
+
+def test_unknown_routes_and_methods_are_problems_that_say_what_to_do(client):
+    unknown, wrong = client.get("/nope"), client.get("/echo")
+    assert unknown.json()["type"].endswith("not-found")
+    assert "/docs" in unknown.json()["detail"]
+    assert (wrong.json()["status"], wrong.headers["allow"]) == (405, "POST")
+    assert "Allow" in wrong.json()["detail"]
 
 
 def test_health_and_readiness_differ(client):

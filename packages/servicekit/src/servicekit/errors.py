@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
 from typing import Any, Protocol
 
 import orjson
@@ -30,6 +31,11 @@ UNKNOWN_FORM = frozenset({"union_tag_invalid", "union_tag_not_found"})
 """The field that says which of several forms a body has holds none of them, or is not there."""
 _ENUM = re.compile(r"<[\w.]+: ('[^']*')>")
 UNEXPECTED = "An unexpected error happened. The service's log has the details under this request id."
+UNSAID = {
+    404: "There is nothing at this path; /docs lists what there is.",
+    405: "This path does not take this method; `Allow` names those that it takes.",
+}
+"""Where the framework says no more than the status."""
 TITLES = {401: "Unauthorized", 403: "Forbidden", 404: "Not found", 405: "Method not allowed", 413: "Content too large"}
 
 
@@ -176,7 +182,10 @@ def http_problem(error: HTTPException) -> Response:
         return invalid_body("is not JSON in UTF-8" if is_unreadable(error) else f"cannot be read: {error.detail}")
     title = TITLES.get(error.status_code, "HTTP error")
     code = title.lower().replace(" ", "-")
-    response = problem_response(code=code, title=title, status=error.status_code, detail=str(error.detail))
+    detail = str(error.detail)
+    if detail == HTTPStatus(error.status_code).phrase:
+        detail = UNSAID.get(error.status_code, detail)
+    response = problem_response(code=code, title=title, status=error.status_code, detail=detail)
     response.headers.update(error.headers or {})  # such as what is allowed where the method is not
     return response
 
