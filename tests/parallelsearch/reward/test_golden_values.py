@@ -1,5 +1,7 @@
 """Every row of the table of golden values, for each kind and both presets."""
 
+from pathlib import Path
+
 import pytest
 
 from parallelsearch.reward.scoring import Preset, score
@@ -106,3 +108,10 @@ def test_an_opened_turn_that_writes_all_tags_itself_is_not_well_formed(trajector
     text = "<think> x </think> <answer> Claude Monet </answer>"
 
     assert not score(trajectory(text, opened=True), Kind.PARALLEL, ["Claude Monet"], preset=preset).well_formed
+
+
+def test_the_table_of_the_document_has_these_values():
+    section = (Path(__file__).resolve().parents[3] / "docs" / "protocol.md").read_text().split("## Reward")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    order = [["parallel", "sequential", "unlabelled", "hybrid"].index(kind) for kind in rows[0][1:]]
+    assert [row[1:] for row in rows[2:]] == [[f"{row[1 + place]:.2f}" for place in order] for row in ROWS.values()]
