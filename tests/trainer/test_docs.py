@@ -12,7 +12,9 @@ from openrlhf_reading import PATHS, VERSIONS, parse
 from parallelsearch.reward.scoring import score
 from parallelsearch.rollout.types import Kind
 from parallelsearch.schemas.training import SPEC
+from trainer import metrics
 from trainer.command import openrlhf_command
+from trainer.endpoints import router
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text()
 
@@ -39,3 +41,20 @@ def test_the_reward_of_ones_own_is_a_reward(tmp_path):
         rollout = a_trajectory(*searches[: turns - 1], "<answer> Claude Monet </answer>")
         taken = score(rollout, Kind.SEQUENTIAL, ["Claude Monet"]).value - brief(rollout, Kind.SEQUENTIAL, ["Claude Monet"]).value
         assert taken == pytest.approx(less)
+
+
+def test_every_route_is_documented_and_says_whether_it_needs_the_token():
+    prefix = "/v1/training-runs"
+    rows = re.findall(r"^\| `([A-Z]+) ([^` ]+)`( \\\*)? \|", TEXT, re.M)
+    documented = {(method, path.replace("…", prefix), bool(guarded)) for method, path, guarded in rows}
+    routes = {
+        (method, route.path.replace("{run_id}", "{id}"), bool(route.dependencies))
+        for route in router.routes
+        for method in route.methods
+    }
+    assert documented == routes
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists():
+    source = Path(metrics.__file__).read_text()
+    assert set(re.findall(r"`(parallelsearch_training_\w+)`", TEXT)) == set(re.findall(r'"(parallelsearch_training_\w+)"', source))
