@@ -14,3 +14,28 @@ def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
         if "://" not in target and not target.startswith("mailto:"):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_readme_leads_to_every_page():
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)[)#]", (ROOT / "README.md").read_text()))
+    assert linked >= {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_headings_differ_and_links_to_them_lead_somewhere(path):
+    assert len(set(headings(path))) == len(headings(path))
+    for target, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text()):
+        assert heading in headings(path.parent / target if target else path), f"{path.name} links to {target}#{heading}"
+
+
+def headings(path):
+    """The anchors that GitHub makes of them."""
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.M | re.S)
+    return [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.+)$", text, re.M)]
+
+
+def test_what_every_service_counts_is_documented():
+    counted = re.findall(r'"(parallelsearch_http_\w+)"', (ROOT / "packages/servicekit/src/servicekit/metrics.py").read_text())
+    assert counted
+    for name in counted:
+        assert f"`{name}`" in (ROOT / "docs" / "operations.md").read_text()

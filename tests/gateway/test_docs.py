@@ -1,8 +1,10 @@
+import inspect
 import re
 from pathlib import Path
 
 from gateway import metrics
 from gateway.app import create_app
+from gateway.mcp_endpoint import McpEndpoint
 from gateway.settings import GatewaySettings
 from parallelsearch.errors import ConfigurationError, CorpusError, IndexMismatch, ParallelSearchError
 
@@ -12,6 +14,12 @@ API = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 def test_every_route_is_documented():
     for path in create_app(GatewaySettings()).openapi()["paths"]:
         assert path.split("/{")[0] in API or path.removeprefix("/") in API, f"{path} is not in docs/api.md"
+
+
+def test_the_tools_are_documented_with_what_they_take():
+    for tool in (McpEndpoint.answer, McpEndpoint.search):
+        taken = ", ".join(f"`{name}`" for name in inspect.signature(tool).parameters if name not in {"self", "context"})
+        assert f"`{tool.__name__}` ({taken})" in API
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists():
