@@ -2,8 +2,8 @@
 
 usage: keep_adapter.py START END OUT [--rank 24] [--merged FOLDER]
 
-START (the base) and END are model folders; OUT gets PEFT's two files, FOLDER what a server of the adapter serves: START with it
-merged.
+START (the base) and END are model folders, or END is an adapter of START of a higher rank; OUT gets PEFT's two files, FOLDER what a
+server of the adapter serves: START with it merged.
 
 For each linear layer the best approximation of rank r of the difference (singular values). The error printed is the share of the
 difference's squared norm that is lost; whether the policy still answers the same is evaluate.py's to say.
@@ -27,6 +27,19 @@ def factors(difference, rank):
     return (root[:, None] * v[:rank]).bfloat16().contiguous(), (u[:, :rank] * root).bfloat16().contiguous()
 
 
+def end_of(folder, start, device):
+    """The weights of a model, or of START with an adapter merged, unrounded."""
+    if not (folder / "adapter_model.safetensors").is_file():
+        return load_file(folder / "model.safetensors", device=device)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    pairs, end = load_file(folder / "adapter_model.safetensors", device=device), dict(start)
+    for name in (name for name in pairs if name.endswith(".lora_A.weight")):
+        a, b = pairs[name].float(), pairs[name.replace(".lora_A.", ".lora_B.")].float()
+        layer = name.removeprefix("base_model.model.").replace(".lora_A.", ".")
+        end[layer] = start[layer].float() + config["lora_alpha"] / config["r"] * b @ a
+    return end
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("start", type=Path)
@@ -36,7 +49,8 @@ def main():
     parser.add_argument("--merged", type=Path)
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    start, end = (load_file(folder / "model.safetensors", device=device) for folder in (given.start, given.end))
+    start = load_file(given.start / "model.safetensors", device=device)
+    end = end_of(given.end, start, device)
     adapter, merged, lost, whole, elsewhere = {}, dict(start), 0.0, 0.0, 0.0
     for name in start:
         difference = end[name].float() - start[name].float()
