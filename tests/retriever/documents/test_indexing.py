@@ -272,3 +272,9 @@ def test_ctrl_c_is_one_line_and_its_own_exit_code(capsys):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err.startswith("[index] interrupted: ")
+
+
+def test_a_folder_without_indexes_is_said_to_have_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("RETRIEVER_INDEXES", str(tmp_path))
+    listed = CliRunner().invoke(app, ["list"])
+    assert (listed.exit_code, "There are no indexes in" in listed.output) == (0, True)

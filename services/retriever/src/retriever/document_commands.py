@@ -183,7 +183,10 @@ def _show_indexes() -> None:
     root = os.environ.get(INDEXES, "")
     if not root:
         raise ConfigurationError(f"Set {INDEXES} to the folder of the indexes, or name one: --index.")
-    for folder in sorted(path.parent for path in Path(root).glob(f"*/{MANIFEST_FILE}")):
+    found = sorted(path.parent for path in Path(root).glob(f"*/{MANIFEST_FILE}"))
+    if not found:
+        typer.echo(f"There are no indexes in {root} yet. Build one: parallelsearch index build FOLDER --index NAME", err=True)
+    for folder in found:
         try:
             manifest = read_manifest(folder)
         except ConfigurationError as error:
