@@ -103,6 +103,26 @@ def test_a_method_that_the_index_lacks_is_refused_and_names_its_field(gateway):
     assert "there are: dense, bm25, hybrid" in refusal.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"filter": {"source": "a.pdf"}}, "filter"),
+        ({"filter": {"source": "a.pdf"}, "method": "bm25"}, "filter"),
+        ({"filter": {"source": "a.pdf"}, "method": "web"}, "method"),
+        ({"index": "mine", "method": "web"}, "method"),
+    ],
+    ids=str,
+)
+def test_what_the_retriever_would_refuse_is_refused_and_is_no_failed_search(start_gateway, asked, field):
+    retriever = fake_retriever(PASSAGES, named=["mine"], methods=["dense", "bm25", "web"], documents=None)
+    gateway = start_gateway(fake_policy([BOTH, DONE]), retriever, upstream_refresh_s=60.0)
+    for path, body in (("search", {"queries": [MONET]}), ("answers", {"question": "Who is older?"})):
+        refusal = gateway.post(f"/v1/{path}", json=body | asked)
+        assert (refusal.status_code, refusal.json()["errors"][0]["field"]) == (422, field), path
+    for empty in ({"filter": {}}, {"method": "web"}):
+        assert gateway.post("/v1/search", json={"queries": [MONET]} | empty).status_code == 200
+
+
 def test_an_answer_is_searched_by_the_method_that_is_asked_for(gateway, retriever):
     messages = [{"role": "user", "content": "Who is older?"}]
     gateway.post("/v1/answers", json={"question": "Who is older?", "method": "hybrid"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, PassageModel, RetrieveRequest, RetrieveResponse
+from parallelsearch.schemas.retrieval import IndexesModel, IndexModel, Method, PassageModel, RetrieveRequest, RetrieveResponse
 
 BOTH = "<think> both </think>\n\n<search> When was Claude Monet born? ## When was Camille Pissarro born? </search>"
 DONE = "<think> 1830 is before 1840 </think>\n\n<answer> Camille Pissarro </answer>"
@@ -145,12 +145,18 @@ def fake_policy(
 
 
 def fake_retriever(
-    passages: Mapping[str, Sequence[tuple[str, str, str]] | int], *, fingerprint: str = "f1", named: Sequence[str] = ()
+    passages: Mapping[str, Sequence[tuple[str, str, str]] | int],
+    *,
+    fingerprint: str = "f1",
+    named: Sequence[str] = (),
+    methods: Sequence[Method] = METHODS,
+    documents: int | None = 2,
 ) -> FastAPI:
     """A batch that holds a query filed as a number is answered as that HTTP status. Batches seen are in `app.state.batches`.
 
     `named` indexes hold the same passages as documents: each is page 2 of a file of its id. What was asked of them is in
-    `app.state.scopes`, whole requests in `.requests`. `.ranking` is what it says of how it ranks.
+    `app.state.scopes`, whole requests in `.requests`. `.ranking` is what it says of how it ranks. `documents` of None: every
+    index was built of passages.
     """
     app = FastAPI()
     app.state.batches = []
@@ -163,13 +169,14 @@ def fake_retriever(
         return IndexModel(
             fingerprint=app.state.fingerprint + name,
             ranking=app.state.ranking,
-            methods=METHODS,
+            methods=tuple(methods),
             encoder="none",
             dimension=1,
             metric="inner_product",
             kind="flat",
             passages=2,
             name=name or "default",
+            documents=documents,
         )
 
     if named:

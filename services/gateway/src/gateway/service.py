@@ -170,10 +170,11 @@ class AnswerService:
         return ObserverGroup([traced, observer]) if observer else traced
 
     async def _scope(self, request: AnswerRequest | SearchRequest) -> Scope:
-        """Raises InvalidInput for an index that is not served, or a method that it is not searched by."""
+        """Raises InvalidInput for an index that is not served, or a method or a filter by which it is not searched."""
         index = await self._upstreams.index_named(request.index)
-        self._upstreams.check_method(index, request.method)
-        return scope_of(index or None, request.filter, request.method)
+        scope = scope_of(index or None, request.filter, request.method)
+        self._upstreams.check_scope(scope)
+        return scope
 
     @property
     def indexes(self) -> tuple[str, ...]:

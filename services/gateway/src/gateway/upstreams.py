@@ -24,7 +24,8 @@ from parallelsearch.clients.policy import PolicyHttp
 from parallelsearch.clients.pools import HttpxPool, Pool
 from parallelsearch.clients.retriever import RetrieverClient
 from parallelsearch.errors import InvalidInput, ParallelSearchError
-from parallelsearch.schemas.retrieval import Method
+from parallelsearch.rollout.types import Filter, Scope
+from parallelsearch.schemas.retrieval import IndexModel
 from servicekit.health import Readiness
 from servicekit.tracing import Tracing
 
@@ -78,7 +79,7 @@ class Upstreams:
         self.versions = IndexVersions()
         self.default_index = "default"
         self.flights = Flights(self.cache, self.retriever, self.versions)
-        self._methods: dict[str, tuple[Method, ...]] = {}
+        self._described: dict[str, IndexModel] = {}
         self._retriever_fault = "not asked yet"
         self._asking: asyncio.Task[None] | None = None
 
@@ -132,7 +133,7 @@ class Upstreams:
             return
         known = {"": default} | {index.name: index for index in named}
         self.versions.replace({name: IndexVersion(index.fingerprint, index.ranking) for name, index in known.items()})
-        self._methods = {name: index.methods for name, index in known.items()}
+        self._described = known
         self.default_index, self._retriever_fault = default.name, ""
 
     async def _ask_together(self) -> None:
@@ -160,8 +161,18 @@ class Upstreams:
         served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
         raise InvalidInput(f"index: {name!r} is not served here; there are: {served}")
 
-    def check_method(self, index: str, method: Method | None) -> None:
-        """Raises InvalidInput for a method that the index is not searched by; all may be, before the retriever told."""
-        methods = self._methods.get(index)
-        if method is not None and methods is not None and method not in methods:
-            raise InvalidInput(f"method: {method} is not there for this index; there are: {', '.join(methods)}")
+    def check_scope(self, scope: Scope) -> None:
+        """Refuses what the retriever would: it would come back as a failed search. Before the retriever told, all may be.
+
+        Raises:
+            InvalidInput: a method that the index is not searched by, or a filter where there are no documents.
+        """
+        index = self._described.get(scope.index)
+        if index is None:
+            return
+        if scope.method and scope.method not in index.methods:
+            raise InvalidInput(f"method: {scope.method} is not there for this index; there are: {', '.join(index.methods)}")
+        if scope.method == "web" and scope != Scope(method="web"):
+            raise InvalidInput("method: web searches no index; leave `index` and `filter` out.")
+        if scope.filter != Filter() and index.documents is None:
+            raise InvalidInput("filter: this index was built of passages, which have no documents to filter by.")
