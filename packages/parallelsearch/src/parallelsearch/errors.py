@@ -33,6 +33,8 @@ class ParallelSearchError(Exception):
     title: ClassVar[str] = "Internal error"
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    asked_to_wait: bool = False
+    """Whether `retry_after_s` is what an upstream itself asked for."""
 
     def __init__(self, detail: str, *, retry_after_s: float | None = None, extensions: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +21,7 @@ KEEP_ALIVE_S = 4.0
 """Less than what servers allow (uvicorn: 5 s), so that no request is sent into a connection that is just being closed."""
 MAX_DETAIL_CHARACTERS = 300
 LONGEST_RETRY_AFTER_S = 3_600.0
+LONGEST_JITTER_S = 0.5
 _BY_STATUS: dict[int, type[ParallelSearchError]] = {404: NotFound, 422: InvalidInput, 429: Overloaded}
 
 
@@ -101,7 +104,20 @@ def check(response: httpx2.Response, upstream: str) -> httpx2.Response:
     if response.is_success:
         return response
     kind = _BY_STATUS.get(response.status_code, UpstreamUnavailable)
-    raise kind(f"The {upstream} answered {response.status_code}: {_detail(response)}", retry_after_s=_retry_after(response))
+    error = kind(f"The {upstream} answered {response.status_code}: {_detail(response)}", retry_after_s=_retry_after(response))
+    error.asked_to_wait = error.retryable and "retry-after" in response.headers
+    raise error
+
+
+def may_retry(error: Exception, until: float) -> bool | float:
+    """Whether to try again: after a failure of the upstream's own yes, after how many seconds if it asked to wait.
+
+    That wait, with jitter, has to end before `until` (`time.monotonic()`).
+    """
+    if not isinstance(error, ParallelSearchError) or not error.asked_to_wait:
+        return isinstance(error, UpstreamUnavailable)
+    wait_s = (error.retry_after_s or 0) + random.uniform(0, LONGEST_JITTER_S)
+    return wait_s if time.monotonic() + wait_s < until else False
 
 
 def said(response: httpx2.Response) -> Any:

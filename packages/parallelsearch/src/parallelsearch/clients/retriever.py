@@ -11,6 +11,7 @@ import httpx2
 import orjson
 from pydantic import ValidationError
 
+from parallelsearch.clients.http import may_retry
 from parallelsearch.clients.pools import Pool
 from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import NotFound, ParallelSearchError, RetrievalFailed, UpstreamUnavailable
@@ -26,12 +27,14 @@ ATTEMPTS, LONGEST_WAIT_S = 3, 0.5
 class RetrieverClient:
     """Implements `SearchBackend` over HTTP. Searching changes nothing, so failures are tried again (with jitter).
 
+    An overloaded retriever is given the time that it asks for, if that ends within `timeout_s` of the search's begin.
     What a newer retriever says besides is passed over, so that it may be renewed first.
     """
 
     def __init__(self, base_url: str, *, timeout_s: float = 10.0, pool: Pool | None = None) -> None:
         # The retriever drops what nobody waits for any more.
         headers = JSON_HEADERS | {"x-deadline-ms": str(max(1, int(timeout_s * 1000)))}
+        self._timeout_s = timeout_s
         self._wire = Wire(NAME, base_url, timeout_s=timeout_s, headers=headers, pool=pool)
 
     async def close(self) -> None:
@@ -64,17 +67,18 @@ class RetrieverClient:
         """One request for all; if it fails for a reason of its own, each query alone, so that one cannot fail the others."""
         if not queries:
             return SearchBatch(())
+        until = time.monotonic() + self._timeout_s
         try:
-            return await self._retrieve(queries, top_k, scope)
+            return await self._retrieve(queries, top_k, scope, until)
         except ParallelSearchError as error:
-            if len(queries) == 1 or _is_down(error):
+            if len(queries) == 1 or error.asked_to_wait or _is_down(error):
                 raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error
-        return await self._one_by_one(queries, top_k, scope)
+        return await self._one_by_one(queries, top_k, scope, until)
 
-    async def _one_by_one(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
+    async def _one_by_one(self, queries: Sequence[str], top_k: int, scope: Scope, until: float) -> SearchBatch:
         async def alone(query: str) -> SearchBatch:
             try:
-                return await self._retrieve([query], top_k, scope)
+                return await self._retrieve([query], top_k, scope, until)
             except ParallelSearchError:
                 return SearchBatch((SubQueryResult(query, failed=True),))
 
@@ -85,9 +89,12 @@ class RetrieverClient:
         answered = next(batch for batch, result in zip(batches, results, strict=True) if not result.failed)
         return SearchBatch(results, answered.fingerprint, answered.ranking)
 
-    async def _retrieve(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
+    async def _retrieve(self, queries: Sequence[str], top_k: int, scope: Scope, until: float) -> SearchBatch:
         return await with_retries(
-            lambda: self._post(queries, top_k, scope), on=_is_unavailable, attempts=ATTEMPTS, wait_max_s=LONGEST_WAIT_S
+            lambda: self._post(queries, top_k, scope),
+            on=lambda error: may_retry(error, until),
+            attempts=ATTEMPTS,
+            wait_max_s=LONGEST_WAIT_S,
         )
 
     async def _post(self, queries: Sequence[str], top_k: int, scope: Scope) -> SearchBatch:
@@ -118,10 +125,6 @@ def _scope_to_wire(scope: Scope) -> dict[str, Any]:
     named = {name: value for name, value in (("index", scope.index), ("method", scope.method)) if value}
     given = filter_to_wire(scope.filter)
     return named | ({"filter": given.model_dump(exclude_defaults=True)} if given else {})
-
-
-def _is_unavailable(error: Exception) -> bool:
-    return isinstance(error, UpstreamUnavailable)
 
 
 def _is_down(error: ParallelSearchError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ import httpx2
 import stamina
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from parallelsearch.clients.http import check, create_client, named
+from parallelsearch.clients.http import check, create_client, may_retry, named
 from parallelsearch.errors import UpstreamUnavailable
 from parallelsearch.rollout.types import Passage
 
@@ -62,6 +63,7 @@ class WebSearchClient:
     ) -> None:
         self.provider, self._key = provider, key
         self._url = url or _ADDRESSES[provider]
+        self._timeout_s = timeout_s
         self._http = create_client(self._url, timeout_s=timeout_s, connections=in_flight, transport=transport)
         self._turn = asyncio.Semaphore(in_flight)
 
@@ -87,7 +89,10 @@ class WebSearchClient:
     async def _one(self, query: str, top_k: int) -> tuple[Passage, ...]:
         if not query.strip():
             return ()
-        retrying = stamina.retry_context(on=UpstreamUnavailable, attempts=ATTEMPTS, wait_initial=0.2, wait_max=2, timeout=None)
+        until = time.monotonic() + self._timeout_s
+        retrying = stamina.retry_context(
+            on=lambda error: may_retry(error, until), attempts=ATTEMPTS, wait_initial=0.2, wait_max=2, timeout=None
+        )
         async for attempt in retrying:
             with attempt:
                 async with self._turn:

@@ -15,7 +15,7 @@ import stamina
 
 from parallelsearch.clients.http import check, checked_address, named, pool_limits, unreachable
 from parallelsearch.clients.pools import Answer, Call, HttpxPool, Pool
-from parallelsearch.errors import UpstreamUnavailable
+from parallelsearch.errors import Overloaded, UpstreamUnavailable
 
 T = TypeVar("T")
 JSON_HEADERS = {"content-type": "application/json"}
@@ -112,15 +112,17 @@ def _is_success(answer: Answer) -> bool:
     return 200 <= answer.status < 300
 
 
-async def with_retries(work: Callable[[], Awaitable[T]], *, on: Callable[[Exception], bool], attempts: int, wait_max_s: float) -> T:
-    """What `work` gives; tried again, with jitter, after failures that `on` approves of.
+async def with_retries(
+    work: Callable[[], Awaitable[T]], *, on: Callable[[Exception], bool | float], attempts: int, wait_max_s: float
+) -> T:
+    """What `work` gives; tried again after failures that `on` approves of: with jitter, or after the seconds that it says.
 
     The retrying library is called in only once the first attempt has failed: its bookkeeping costs as much as a request.
     """
     try:
         return await work()
-    except UpstreamUnavailable as error:
-        first: UpstreamUnavailable | None = error
+    except (UpstreamUnavailable, Overloaded) as error:
+        first: UpstreamUnavailable | Overloaded | None = error
     retrying = stamina.retry_context(on=on, attempts=attempts, wait_initial=FIRST_WAIT_S, wait_max=wait_max_s, timeout=None)
     async for attempt in retrying:
         with attempt:
