@@ -6,7 +6,7 @@ from asyncio import to_thread
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from parallelsearch.schemas.training import (
     MAX_LISTED,
@@ -21,6 +21,7 @@ from parallelsearch.schemas.training import (
 )
 from trainer.dependencies import Admin, RunCheckpoints, RunProgress, Runs
 from trainer.logs import begin, follow, read_all
+from trainer.store import Unread
 
 router = APIRouter(prefix="/v1/training-runs", tags=["training runs"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
@@ -53,10 +54,11 @@ def show(run_id: str, runs: Runs) -> TrainingRun:
     return runs.get(run_id).to_wire()
 
 
-@router.delete("/{run_id}", dependencies=[Admin])
-def cancel(run_id: str, runs: Runs) -> TrainingRun:
-    """Ends the run and all of its processes; what it wrote stays."""
-    return runs.cancel(run_id).to_wire()
+@router.delete("/{run_id}", response_model=TrainingRun, dependencies=[Admin])
+def cancel(run_id: str, runs: Runs) -> TrainingRun | Response:
+    """Ends the run and all of its processes; what it wrote stays. Of one of another version the `spec` is as it was submitted."""
+    ended = runs.cancel(run_id)
+    return Response(ended.to_json(), media_type="application/json") if isinstance(ended, Unread) else ended.to_wire()
 
 
 @router.get("/{run_id}/logs")

@@ -19,7 +19,7 @@ from trainer.exports import drop_old, drop_torn
 from trainer.jobs import JobBuilder
 from trainer.last_words import named_error, shown
 from trainer.launchers.interface import Launcher, LaunchRefused, Status, read_log
-from trainer.store import Run, Store, now
+from trainer.store import Run, Store, Unread, now
 
 log = structlog.get_logger(__name__)
 
@@ -91,18 +91,21 @@ class TrainingRuns:
             return False
 
     def get(self, run_id: str) -> Run:
-        run = self.store.get(run_id)
-        if run is None:
-            raise NotFound(f"There is no training run {run_id}. GET /v1/training-runs lists them.")
+        if (run := self.store.get(run_id)) is None:
+            raise _no_run(run_id)
         return run
 
-    def cancel(self, run_id: str) -> Run:
-        """Ends a run; one that has ended already stays as it is."""
-        run = self.get(run_id)
-        self.end(run, RunState.CANCELLED, "Cancelled by an administrator.")
-        return self.get(run_id)
+    def cancel(self, run_id: str) -> Run | Unread:
+        """Ends a run, of another version too; one that has ended already stays as it is."""
+        self.end(self._find(run_id), RunState.CANCELLED, "Cancelled by an administrator.")
+        return self._find(run_id)
 
-    def end(self, run: Run, state: RunState, detail: str) -> None:
+    def _find(self, run_id: str) -> Run | Unread:
+        if (run := self.store.find(run_id)) is None:
+            raise _no_run(run_id)
+        return run
+
+    def end(self, run: Run | Unread, state: RunState, detail: str) -> None:
         """Ends a run's processes, whatever it is doing, and takes it to a final state.
 
         Raises:
@@ -113,18 +116,18 @@ class TrainingRuns:
             try:
                 # A start that is under way is waited for: what it starts would outlive the run.
                 with self.starting if run.state is RunState.QUEUED else nullcontext():
-                    moved = self._end(self.get(run.id), state, detail)
+                    moved = self._end(self._find(run.id), state, detail)
             finally:
                 self.ending.discard(run.id)
             if moved:
                 return
-            run = self.get(run.id)
+            run = self._find(run.id)
 
-    def _end(self, run: Run, state: RunState, detail: str) -> bool:
+    def _end(self, run: Run | Unread, state: RunState, detail: str) -> bool:
         """False if the run is somewhere else meanwhile. A queued one has processes if its start was tried and not recorded."""
         files = self.jobs.files(run.id)
         if run.state is RunState.RUNNING or (run.state is RunState.QUEUED and files.folder.exists()):
-            launcher = self._launcher(run.spec.launcher)
+            launcher = self._launcher(run.launcher)
             if run.state is RunState.RUNNING:
                 found = launcher.status(run.handle, files)
                 if found.state.is_final and run.id not in self.ended:
@@ -138,10 +141,11 @@ class TrainingRuns:
                 raise
         return self._record(run, Status(state, detail), ordered=True)
 
-    def _record(self, run: Run, status: Status, *, ordered: bool = False) -> bool:
+    def _record(self, run: Run | Unread, status: Status, *, ordered: bool = False) -> bool:
         """Takes a run to the final state that it has reached by itself or as `ordered`. False if it is somewhere else meanwhile."""
         # First, since it may make the room that the record of the end takes.
-        self._tidy(run, ended=True)
+        if isinstance(run, Run):
+            self._tidy(run, ended=True)
         lines = self._last_lines(run) if status.state is RunState.FAILED else ()
         error = "" if ordered else named_error(lines)
         detail = f"{status.detail} In its log: {error}".strip() if error else status.detail
@@ -149,12 +153,12 @@ class TrainingRuns:
         self.ended.pop(run.id, None)
         return moved
 
-    def read_log(self, run: Run, offset: int) -> bytes:
+    def read_log(self, run: Run | Unread, offset: int) -> bytes:
         """What lies with its files where this trainer has no such launcher. Raises LauncherUnavailable: its cluster is away."""
-        files, launcher = self.jobs.files(run.id), self.launchers.get(run.spec.launcher)
+        files, launcher = self.jobs.files(run.id), self.launchers.get(run.launcher)
         return launcher.logs(run.handle, files, offset) if launcher else read_log(files, offset)
 
-    def log_bytes(self, run: Run) -> int:
+    def log_bytes(self, run: Run | Unread) -> int:
         """How much of the run's output lies with its files."""
         path = self.jobs.files(run.id).log
         return path.stat().st_size if path.is_file() else 0
@@ -232,7 +236,7 @@ class TrainingRuns:
         except (InvalidInput, OSError) as error:
             log.warning("checkpoints_not_tidied", run=run.id, detail=str(error))
 
-    def _last_lines(self, run: Run) -> Sequence[str]:
+    def _last_lines(self, run: Run | Unread) -> Sequence[str]:
         """Those of the last `TAIL_BYTES`, the first of which may be half a line."""
         tail, offset = b"", max(self.log_bytes(run) - TAIL_BYTES, 0)
         while part := self.read_log(run, offset):
@@ -246,6 +250,10 @@ class TrainingRuns:
             known = ", ".join(self.launchers)
             raise LaunchRefused(f"launcher: this trainer is not set up for {name} (it has {known}).")
         return launcher
+
+
+def _no_run(run_id: str) -> NotFound:
+    return NotFound(f"There is no training run {run_id}. GET /v1/training-runs lists them.")
 
 
 def _same(run: Run, spec: Spec) -> Run:

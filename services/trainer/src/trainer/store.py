@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import structlog
 from pydantic import ValidationError
 from sqlalchemy import JSON, Index, String, func, select, tuple_, update
@@ -14,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from parallelsearch.errors import Gone, InvalidInput
-from parallelsearch.schemas.training import SPEC, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
+from parallelsearch.schemas.training import SPEC, LauncherName, ReinforcementSpec, RunState, SupervisedSpec, TrainingRun
 from trainer.database import Database
 
 log = structlog.get_logger(__name__)
@@ -46,6 +48,10 @@ class Run:
     last_log_lines: tuple[str, ...] = ()
     flags: tuple[str, ...] = field(default=())
 
+    @property
+    def launcher(self) -> LauncherName:
+        return self.spec.launcher
+
     def to_wire(self) -> TrainingRun:
         return TrainingRun(
             id=self.id,
@@ -58,6 +64,39 @@ class Run:
             last_log_lines=list(self.last_log_lines),
             flags=list(self.flags),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What can be read of a run of another version, whose specification cannot: enough to end it, where its launcher is known."""
+
+    id: str
+    state: RunState
+    spec: str
+    created_at: str
+    started_at: str
+    finished_at: str
+    detail: str
+    last_log_lines: tuple[str, ...]
+    flags: tuple[str, ...]
+    handle: str
+
+    @property
+    def launcher(self) -> LauncherName:
+        """Raises Gone: it cannot be read either."""
+        with suppress(ValueError, KeyError, TypeError):
+            return LauncherName(orjson.loads(self.spec)["launcher"])
+        raise Gone(f"Training run {self.id} was taken by another version of the trainer. Cancel it with that version.")
+
+    def to_json(self) -> bytes:
+        """In the form of a run, with the specification as it is recorded; null where that is no JSON."""
+        told = asdict(self)
+        del told["handle"]
+        try:
+            spec = orjson.loads(self.spec)
+        except orjson.JSONDecodeError:
+            spec = None
+        return orjson.dumps(told | {"spec": spec})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +155,21 @@ def _run(row: _Row) -> Run:
     )
 
 
+def _unread(row: _Row) -> Unread:
+    return Unread(
+        id=row.id,
+        state=RunState(row.state),
+        spec=row.spec,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        detail=row.detail,
+        last_log_lines=tuple(row.last_log_lines),
+        flags=tuple(row.flags),
+        handle=row.handle,
+    )
+
+
 class Store:
     """Thread-safe; a change is on disk when the call returns."""
 
@@ -157,6 +211,16 @@ class Store:
         with self._database.reading() as session:
             row = session.get(_Row, run_id)
             return _run(row) if row else None
+
+    def find(self, run_id: str) -> Run | Unread | None:
+        """As `get`; of one of another version what can be read."""
+        with self._database.reading() as session:
+            if (row := session.get(_Row, run_id)) is None:
+                return None
+            try:
+                return _run(row)
+            except Gone:
+                return _unread(row)
 
     def with_key(self, idempotency_key: str) -> Run | None:
         with self._database.reading() as session:
@@ -201,7 +265,7 @@ class Store:
                     self._unreadable.add(row.id)
                     log.error("run_unreadable", run=row.id, detail=error.detail)
 
-    def move(self, run: Run, to: RunState, *, detail: str = "", last_log_lines: tuple[str, ...] = ()) -> bool:
+    def move(self, run: Run | Unread, to: RunState, *, detail: str = "", last_log_lines: tuple[str, ...] = ()) -> bool:
         """Takes a run to another state, unless someone else moved it meanwhile (then False)."""
         if to not in TRANSITIONS[run.state]:
             return False

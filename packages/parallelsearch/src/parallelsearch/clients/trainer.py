@@ -31,6 +31,11 @@ PROMOTE_TIMEOUT_S = 330.0
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
+class EndedRun(BaseModel):
+    id: str
+    state: RunState
+
+
 class TrainerClient:
     """Synchronous; `token` is the admin's, which only writing needs."""
 
@@ -69,8 +74,9 @@ class TrainerClient:
     def checkpoints(self, run_id: str) -> CheckpointList:
         return self._ask(CheckpointList, "GET", f"{_path(run_id)}/checkpoints")
 
-    def cancel(self, run_id: str) -> TrainingRun:
-        return self._ask(TrainingRun, "DELETE", _path(run_id), timeout=CHANGE_TIMEOUT_S)
+    def cancel(self, run_id: str) -> EndedRun:
+        """What has become of the run, which may be of a version whose specifications are not read here."""
+        return self._ask(EndedRun, "DELETE", _path(run_id), timeout=CHANGE_TIMEOUT_S)
 
     def promote(self, run_id: str, step: int) -> Promotion:
         return self._ask(Promotion, "POST", f"{_path(run_id)}/checkpoints/{step}/promote", timeout=PROMOTE_TIMEOUT_S)
