@@ -74,6 +74,31 @@ def test_bad_calls_are_errors_that_the_model_can_read(start_live, tool, argument
     assert talk(gateway, call)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("answer", {}),
+        ("answer", {"question": " "}),
+        ("answer", {"question": "x" * 9_000}),
+        ("answer", {"question": "a\0b"}),
+        ("answer", {"question": QUESTION, "mode": "sideways"}),
+        ("answer", {"question": 7, "mode": 7}),
+        ("answer", {"question": QUESTION, "index": "nope"}),
+        ("search", {}),
+        ("search", {"queries": "x" * 9}),
+        ("search", {"queries": ["a", 7]}),
+        ("search", {"queries": [], "top_k": 0}),
+        ("search", {"queries": ["a"], "index": "nope"}),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_said_as_the_http_api_says_it(start_live, tool, arguments):
+    gateway = start_live(fake_policy([]), fake_retriever(PASSAGES))
+    refused = httpx2.post(f"{gateway.url}/v1/{'answers' if tool == 'answer' else tool}", json=arguments)
+    called = talk(gateway, lambda client: client.call_tool(tool, arguments))
+    assert (refused.status_code, called.is_error) == (422, True)
+    assert called.content[0].text == refused.json()["detail"]
+
+
 def test_a_rollout_that_fails_is_a_tool_error_and_not_an_answer(start_live):
     gateway = start_live(fake_policy([500]), fake_retriever(PASSAGES))
     called = talk(gateway, lambda client: client.call_tool("answer", {"question": QUESTION}))

@@ -18,6 +18,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from servicekit.request_id import request_id
@@ -29,6 +30,8 @@ UNREADABLE_BODY = "There was an error parsing the body"
 """What FastAPI says of bytes that are not UTF-8."""
 UNKNOWN_FORM = frozenset({"union_tag_invalid", "union_tag_not_found"})
 """The field that says which of several forms a body has holds none of them, or is not there."""
+IN_JSON = {"list_type": "Input should be a valid array", "dict_type": "Input should be a valid object"}
+"""What pydantic calls by Python's names where the JSON was read beforehand."""
 _ENUM = re.compile(r"<[\w.]+: ('[^']*')>")
 UNEXPECTED = "An unexpected error happened. The service's log has the details under this request id."
 UNSAID = {
@@ -140,22 +143,32 @@ def said(fault: Mapping[str, Any]) -> str:
         return "must be a JSON object" + (", sent as application/json" if tuple(fault["loc"]) == ("body",) else "")
     if fault["type"] in UNKNOWN_FORM:
         return f"must be one of {known}" if (known := fault["ctx"].get("expected_tags")) else "Field required"
-    message: str = _ENUM.sub(r"\1", fault["msg"].removeprefix("Value error, "))
+    message: str = IN_JSON.get(fault["type"]) or _ENUM.sub(r"\1", fault["msg"].removeprefix("Value error, "))
     return message.replace(" items after validation", " characters") if isinstance(fault.get("input"), str) else message
 
 
 def invalid_request(error: RequestValidationError) -> Response:
     """422 whose `errors` name each field as a dotted path and say what is wrong; no input is echoed."""
     faults = invalid_fields(error)
-    first = faults[0]
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return problem_response(
         code="invalid-request",
         title="Invalid request",
         status=422,
-        detail=f"{first['field']}: {first['message']}{more}",
+        detail=_in_a_sentence(faults),
         extensions={"errors": faults},
     )
+
+
+def _in_a_sentence(faults: list[dict[str, str]]) -> str:
+    first = faults[0]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{first['field']}: {first['message']}{more}"
+
+
+def invalid_arguments(error: ValidationError, given: Any) -> str:
+    """What the `detail` of `invalid_request` would say of a body like this, for what is called in another way."""
+    faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
+    return _in_a_sentence(invalid_fields(RequestValidationError(faults, body=given)))
 
 
 def is_unreadable(error: HTTPException) -> bool:

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import Field
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.types import CallToolResult, InputRequiredResult
+from pydantic import Field, ValidationError
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,7 +24,7 @@ from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.answers import AnswerRequest, Citation, Question, SearchRequest, SearchResponse
 from parallelsearch.schemas.base import WireModel
 from parallelsearch.schemas.retrieval import IndexName, Query
-from servicekit.errors import render
+from servicekit.errors import invalid_arguments, render
 
 PATH = "/mcp"
 INSTRUCTIONS = (
@@ -42,12 +43,31 @@ class AnswerResult(WireModel):
     sub_queries: list[str]
 
 
+class Server(MCPServer[Any]):
+    """Says what is wrong with a call in the words of the HTTP API."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except UnexpectedToolError:
+            raise
+        except ToolError as error:
+            if isinstance(cause := error.__cause__, ValidationError):
+                # Its cause tells the SDK to log the names of the fields alone.
+                raise ToolError(invalid_arguments(cause, arguments)) from cause
+            if isinstance(cause, ToolError):
+                raise ToolError(str(cause)) from error
+            raise
+
+
 class McpEndpoint:
     """The tools as an ASGI route; to be run for as long as the application lives."""
 
     def __init__(self, settings: GatewaySettings, answers: AnswerService, authenticator: Authenticator, limiter: Limiter) -> None:
         self._answers = answers
-        self._server = MCPServer("parallelsearch", instructions=INSTRUCTIONS, log_level="WARNING")
+        self._server = Server("parallelsearch", instructions=INSTRUCTIONS, log_level="WARNING")
         self._server.tool(title="Search several queries at once")(self.search)
         self._server.tool(title="Answer a question")(self.answer)
         self._server.streamable_http_app(streamable_http_path=PATH, stateless_http=True, host=settings.host)
