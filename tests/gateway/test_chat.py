@@ -3,6 +3,8 @@ import openai
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 
+from gateway.dependencies import answer_service
+
 TRACE = (
     "both\n\nSearching:\n- When was Claude Monet born?\n- When was Camille Pissarro born?\n\n"
     "When was Claude Monet born? → Claude Monet; Giverny\nWhen was Camille Pissarro born? → Camille Pissarro\n\n1830 is before 1840"
@@ -189,6 +191,44 @@ def test_a_body_that_is_no_request_is_refused_in_openais_form(start_openai, raw)
     assert (response.status_code, response.json()["error"]["type"]) == (422, "invalid_request_error")
     huge = httpx2.post(url, content=b'"' + b"x" * 2_000_000 + b'"', headers={"content-type": "application/json"})
     assert (huge.status_code, huge.json()["error"]["type"]) == (413, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/chat/completions", 405),
+        ("DELETE", "/v1/models", 405),
+        ("POST", "/v1/models/parallelsearch", 405),
+        ("GET", "/v1/models/gpt", 404),
+        ("POST", "/v1/chat", 404),
+        ("POST", "/v1/chat/completions/1/cancel", 404),
+        ("POST", "/v1/completions", 404),
+        ("POST", "/v1/responses", 404),
+        ("POST", "/v1/embeddings", 404),
+    ],
+)
+def test_what_is_not_there_is_said_in_openais_form(start_openai, method, path, status):
+    _, _, gateway = start_openai()
+    response = httpx2.request(method, f"{gateway.url}{path}")
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/json")
+    assert ("allow" in response.headers) == (status == 405)
+    error = response.json()["error"]
+    assert (error.keys(), error["type"]) == ({"message", "type", "param", "code"}, "invalid_request_error")
+    assert error["message"] and error["code"] == {404: "not-found", 405: "method-not-allowed"}[status]
+
+
+def test_other_paths_keep_problems(start_openai):
+    _, _, gateway = start_openai()
+    for path in ("/v1/answers", "/v1/modelsx", "/v1/chats"):
+        assert httpx2.request("DELETE", f"{gateway.url}{path}").headers["content-type"] == "application/problem+json"
+
+
+def test_a_fault_of_ours_is_said_in_openais_form(start_gateway):
+    client = start_gateway(fake_policy([]), fake_retriever(PASSAGES))
+    client.app.dependency_overrides[answer_service] = lambda: None
+    response = client.get("/v1/models")
+    assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
+    assert response.headers["x-request-id"]
 
 
 def test_a_policy_that_fails_is_503_in_openais_form(start_openai):

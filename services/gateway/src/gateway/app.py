@@ -17,6 +17,7 @@ from gateway.endpoints.page import page_router
 from gateway.headers import SecurityHeaders
 from gateway.limits import Limiter
 from gateway.mcp_endpoint import McpEndpoint
+from gateway.openai_errors import OpenAIErrors
 from gateway.service import AnswerService
 from gateway.settings import GatewaySettings
 from gateway.store import TrajectoryStore
@@ -73,6 +74,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
     for router in (*routers, examples_router(), page_router()):
         app.include_router(router)
     app.router.routes.append(mcp.route)
+    app.add_middleware(OpenAIErrors)
     app.add_middleware(SecurityHeaders)
     if tracing.is_on:
         app.add_middleware(TraceMiddleware, tracer=tracing.tracer)

@@ -177,16 +177,17 @@ class ChatErrorBody(WireModel):
 
     @classmethod
     def of(cls, status: int, message: str, *, param: str | None = None, code: Any = None) -> ChatErrorBody:
-        return cls(error=ChatError(message=message, type=ERROR_TYPES.get(status, "server_error"), param=param, code=code))
+        return cls(error=ChatError(message=message, type=_error_type(status), param=param, code=code))
 
 
 ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
-    404: "invalid_request_error",
-    413: "invalid_request_error",
-    422: "invalid_request_error",
     429: "rate_limit_error",
     503: "service_unavailable_error",
     504: "timeout_error",
 }
+
+
+def _error_type(status: int) -> str:
+    return ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")

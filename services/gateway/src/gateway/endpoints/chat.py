@@ -1,17 +1,14 @@
-"""`POST /v1/chat/completions` and `GET /v1/models`: what OpenAI's clients speak. Errors have OpenAI's shape here."""
+"""`POST /v1/chat/completions` and `GET /v1/models`: what OpenAI's clients speak. `openai_errors` gives errors OpenAI's shape."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException
 
 from gateway.chat import MODES, Conversation, answer_request, of_model
 from gateway.dependencies import Answers, LimitedCaller, Settings, limited_caller
@@ -19,40 +16,11 @@ from gateway.disconnect import unless_disconnected
 from gateway.endpoints.sse import data_only, stream_response
 from gateway.service import AnswerService
 from gateway.streaming import AnswerStream
-from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError
+from parallelsearch.errors import InvalidInput, NotFound
 from parallelsearch.schemas.chat import ChatCompletion, ChatErrorBody, ChatRequest, ModelCard, ModelList
-from servicekit.errors import error_headers, invalid_fields, is_unreadable, said
+from servicekit.errors import said
 
-
-class OpenAIRoute(APIRoute):
-    """Renders errors as OpenAI's clients expect them."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handler(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except RequestValidationError as error:
-                fault = invalid_fields(error)[0]
-                return _error(422, f"{fault['field']}: {fault['message']}", param=fault["field"])
-            except ParallelSearchError as error:
-                return _error(
-                    error.status,
-                    error.detail,
-                    code=error.code,
-                    param=_field(error),
-                    headers=error_headers(error.status, error.retry_after_s),
-                )
-            except HTTPException as error:
-                if is_unreadable(error):
-                    return _error(422, "body: is not JSON in UTF-8", param="body")
-                return _error(error.status_code, str(error.detail), headers=dict(error.headers or {}))
-
-        return handler
-
-
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, dependencies=[Depends(limited_caller)])
+router = APIRouter(prefix="/v1", tags=["openai"], dependencies=[Depends(limited_caller)])
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": ChatErrorBody} for status in (404, 422, 503, 504)}
 
 
@@ -112,15 +80,3 @@ def _check_question(body: ChatRequest) -> None:
         wrong = error.errors()[0]
         field, part = ("model", "its index") if wrong["loc"] == ("index",) else ("messages", "the last user message")
         raise InvalidInput(f"{field}: {part}: {said(wrong)}") from error
-
-
-def _field(error: ParallelSearchError) -> str | None:
-    errors = error.extensions.get("errors")
-    return str(errors[0]["field"]) if errors else None
-
-
-def _error(
-    status: int, message: str, *, param: str | None = None, code: str | None = None, headers: dict[str, str] | None = None
-) -> Response:
-    body = ChatErrorBody.of(status, message, param=param, code=code)
-    return Response(body.model_dump_json(), status, headers, media_type="application/json")
