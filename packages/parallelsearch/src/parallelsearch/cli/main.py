@@ -9,10 +9,10 @@ import sys
 
 import typer
 
-from parallelsearch.cli import ask, doctor, evaluate, index, platform, reward, search, train
+from parallelsearch.cli import ask, bench, doctor, evaluate, index, platform, reward, search, train
 from parallelsearch.errors import ParallelSearchError
 
-GROUPS = (platform, ask, search, index, reward, evaluate, train, doctor)
+GROUPS = (platform, ask, search, index, reward, evaluate, train, bench, doctor)
 
 
 def create_app() -> typer.Typer:
