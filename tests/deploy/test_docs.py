@@ -39,3 +39,10 @@ def test_what_every_service_counts_is_documented():
     assert counted
     for name in counted:
         assert f"`{name}`" in (ROOT / "docs" / "operations.md").read_text()
+
+
+def test_nobody_is_told_to_fetch_from_a_registry_what_is_in_none():
+    ours = {path.parent.name for path in ROOT.glob("*/*/pyproject.toml")}
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/**/*.py"), *ROOT.glob("services/**/*.py")]
+    told = [re.findall(r"pip install ['\"]?([\w-]+)", path.read_text()) for path in texts]
+    assert ours.isdisjoint(name for names in told for name in names)

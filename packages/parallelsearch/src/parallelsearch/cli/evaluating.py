@@ -244,7 +244,7 @@ def needs_libraries() -> None:
     """Says before a long run, not after it, that its report could not be made."""
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing:
-        raise ConfigurationError(f"Evaluating needs {', '.join(missing)}: pip install 'parallelsearch[eval]'.")
+        raise ConfigurationError(f"Evaluating needs {', '.join(missing)}: python -m pip install {' '.join(missing)}.")
 
 
 def commit() -> str:

@@ -55,7 +55,7 @@ def _library() -> Loader:
         from datasets import load_dataset
     except ImportError:
         raise ConfigurationError(
-            "Sets by name need the datasets library: pip install 'parallelsearch[datasets]'. "
+            "Sets by name need the datasets library: python -m pip install datasets. "
             "Or give a file of questions, one JSON a line, with id, question, golden_answers and type."
         ) from None
     return load_dataset  # type: ignore[no-any-return]
