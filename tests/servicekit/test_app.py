@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 import pytest
-from fastapi import Depends, FastAPI, Request, UploadFile
+from fastapi import Depends, FastAPI, HTTPException, Request, UploadFile
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
@@ -68,6 +68,10 @@ def client():
     @app.get("/bad")
     async def bad() -> None:
         raise InvalidInput("index: no such index")
+
+    @app.get("/refused/{status}")
+    async def refused(status: int) -> None:
+        raise HTTPException(status, "Say it otherwise.")
 
     @app.get("/bug")
     async def bug() -> None:
@@ -152,6 +156,19 @@ def test_unknown_routes_and_methods_are_problems_that_say_what_to_do(client):
     assert "/docs" in unknown.json()["detail"]
     assert (wrong.json()["status"], wrong.headers["allow"]) == (405, "POST")
     assert "Allow" in wrong.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(401, "unauthorized"), (409, "conflict"), (413, "content-too-large"), (415, "unsupported-media-type"), (599, "http-error")],
+)
+def test_each_status_has_a_type_of_its_own(client, status, code):
+    problem = client.get(f"/refused/{status}").json()
+    assert (problem["status"], problem["type"], problem["detail"]) == (
+        status,
+        f"urn:parallelsearch:problem:{code}",
+        "Say it otherwise.",
+    )
 
 
 def test_health_and_readiness_differ(client):

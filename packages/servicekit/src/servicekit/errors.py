@@ -190,17 +190,25 @@ def http_problem(error: HTTPException) -> Response:
     if is_unreadable(error) and isinstance(error.__cause__, OSError):
         # Of a large form, which waits in a file until it is whole.
         said = f"The body cannot be kept ({error.__cause__.strerror}). Make room in the service's folder of temporary files."
-        return problem_response(code="http-error", title="HTTP error", status=507, detail=said)
+        return problem_response(code="insufficient-storage", title="Insufficient storage", status=507, detail=said)
     if error.status_code == 400:  # from starlette, of a form that it cannot read, or from FastAPI
         return invalid_body("is not JSON in UTF-8" if is_unreadable(error) else f"cannot be read: {error.detail}")
-    title = TITLES.get(error.status_code, "HTTP error")
+    phrase = _phrase(error.status_code)
+    title = TITLES.get(error.status_code, phrase.capitalize())
     code = title.lower().replace(" ", "-")
     detail = str(error.detail)
-    if detail == HTTPStatus(error.status_code).phrase:
+    if detail == phrase:
         detail = UNSAID.get(error.status_code, detail)
     response = problem_response(code=code, title=title, status=error.status_code, detail=detail)
     response.headers.update(error.headers or {})  # such as what is allowed where the method is not
     return response
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "HTTP error"
 
 
 def problem_route(base: type[Exception]) -> type[APIRoute]:
