@@ -2,13 +2,14 @@
 # A policy that learnt from parallel trajectories against its twin that learnt from sequential ones (benchmarks/gpu/training, plan
 # `twins`): each is served here by a platform of its own and asked in its own mode, held-out questions through the gateway.
 #
-# usage: RETRIEVER_INDEX=FOLDER [RETRIEVER_ENCODER=FOLDER] benchmarks/twins.sh PARALLEL SEQUENTIAL DATA OUT [up] [ask] [alone] [report] [down]
-# from the root of the repository. PARALLEL and SEQUENTIAL are adapters of the bundled policy's base, DATA holds SET.jsonl; all steps
-# if none is named. `ask` and `alone` go on where they were stopped. PORT (21100) and the 13 after it are listened on.
+# usage: RETRIEVER_INDEX=FOLDER [RETRIEVER_ENCODER=FOLDER] benchmarks/twins.sh DATA OUT [up] [ask] [alone] [report] [down]
+# from the root of the repository. DATA holds SET.jsonl; all steps if none is named. `ask` and `alone` go on where they were stopped.
+# PARALLEL and SEQUENTIAL are adapters of the bundled policy's base (those in benchmarks/twins). LIMIT: questions of each type other than
+# comparisons (100). PORT (21100) and the 13 after it are listened on.
 set -euo pipefail
-declare -A adapter=([parallel]=$1 [sequential]=$2)
-data=$3; mkdir -p "$4"; out=$(cd "$4" && pwd); shift 4
-steps=("${@:-all}"); port=${PORT:-21100}; max_turns=6 limit=${LIMIT:-40}
+declare -A adapter=([parallel]=${PARALLEL:-benchmarks/twins/parallel} [sequential]=${SEQUENTIAL:-benchmarks/twins/sequential})
+data=$1; mkdir -p "$2"; out=$(cd "$2" && pwd); shift 2
+steps=("${@:-all}"); port=${PORT:-21100}; max_turns=6 limit=${LIMIT:-100}
 files=("$data/hotpotqa.jsonl" "$data/2wikimultihopqa.jsonl")
 bin=.venv/bin
 
@@ -30,7 +31,7 @@ if wants up; then
     within "$mode" "$bin/parallelsearch" up
   done
 fi
-if wants ask; then # what the twins were made for in full, of the other kinds a sample
+if wants ask; then # all comparisons, of the other types a sample
   mkdir -p "$out/questions"
   for type in bridge_comparison compositional bridge; do cat "${files[@]}" | grep -F "\"type\": \"$type\"" >"$out/questions/$type.jsonl"; done
   for mode in parallel sequential; do evaluate "$mode" comparisons "${files[@]}" --subset parallel --concurrency 16; done
