@@ -46,3 +46,19 @@ def test_nobody_is_told_to_fetch_from_a_registry_what_is_in_none():
     texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/**/*.py"), *ROOT.glob("services/**/*.py")]
     told = [re.findall(r"pip install ['\"]?([\w-]+)", path.read_text()) for path in texts]
     assert ours.isdisjoint(name for names in told for name in names)
+
+
+RESULTS = ROOT / "docs" / "results"
+
+
+def test_the_list_of_results_leads_to_every_page():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (RESULTS / "README.md").read_text()))
+    assert linked == {path.name for path in RESULTS.glob("*.md")} - {"README.md"}
+
+
+def test_figures_in_the_list_of_results_stand_in_the_pages():
+    rows = [line.strip("|").split(" | ") for line in (RESULTS / "README.md").read_text().splitlines() if line.startswith("| ")]
+    for _, _, measured, page in rows[1:]:
+        text = (RESULTS / re.search(r"\((.+)\)", page)[1]).read_text()
+        for figure in re.findall(r"\d[\d.]*", measured):
+            assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d])", text), f"{figure} of {page}"
