@@ -17,7 +17,12 @@ from servicekit.settings import ServiceSettings
 from trainer.settings import TrainerSettings
 
 SERVICES = {"gateway": GatewaySettings, "retriever": RetrieverSettings, "policy": PolicySettings, "trainer": TrainerSettings}
-TABLES = {"api.md": [GatewaySettings], "retriever.md": [RetrieverSettings], "policy.md": [PolicySettings, CacheSettings]}
+TABLES = {
+    "api.md": [GatewaySettings],
+    "retriever.md": [RetrieverSettings],
+    "policy.md": [PolicySettings, CacheSettings],
+    "trainer.md": [TrainerSettings],
+}
 NO_PREFIX = "(no prefix)"
 
 

@@ -1,4 +1,4 @@
-"""What docs/training.md shows is what the trainer takes."""
+"""What docs/training.md shows is what the trainer takes, and docs/trainer.md names its routes and metrics."""
 
 import json
 import re
@@ -16,7 +16,8 @@ from trainer import metrics
 from trainer.command import openrlhf_command
 from trainer.endpoints import router
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TEXT, SERVICE = ((DOCS / name).read_text() for name in ("training.md", "trainer.md"))
 
 
 def shown(language):
@@ -45,7 +46,7 @@ def test_the_reward_of_ones_own_is_a_reward(tmp_path):
 
 def test_every_route_is_documented_and_says_whether_it_needs_the_token():
     prefix = "/v1/training-runs"
-    rows = re.findall(r"^\| `([A-Z]+) ([^` ]+)`( \\\*)? \|", TEXT, re.M)
+    rows = re.findall(r"^\| `([A-Z]+) ([^` ]+)`( \\\*)? \|", SERVICE, re.M)
     documented = {(method, path.replace("…", prefix), bool(guarded)) for method, path, guarded in rows}
     routes = {
         (method, route.path.replace("{run_id}", "{id}"), bool(route.dependencies))
@@ -57,4 +58,6 @@ def test_every_route_is_documented_and_says_whether_it_needs_the_token():
 
 def test_every_metric_is_documented_and_every_documented_one_exists():
     source = Path(metrics.__file__).read_text()
-    assert set(re.findall(r"`(parallelsearch_training_\w+)`", TEXT)) == set(re.findall(r'"(parallelsearch_training_\w+)"', source))
+    assert set(re.findall(r"`(parallelsearch_training_\w+)`", SERVICE)) == set(
+        re.findall(r'"(parallelsearch_training_\w+)"', source)
+    )
