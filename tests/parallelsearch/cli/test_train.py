@@ -135,9 +135,9 @@ def test_what_the_trainer_refuses_is_told_in_its_words(client):
         TrainerClient("http://trainer", transport=httpx2.MockTransport(trainer)).submit(SPEC)
 
 
-def test_a_trainer_that_is_not_there_is_told():
-    with pytest.raises(UpstreamUnavailable, match="cannot be reached"):
-        TrainerClient("http://127.0.0.1:18498").list()
+def test_a_trainer_that_is_not_there_is_told_with_its_address_and_what_to_do():
+    with pytest.raises(UpstreamUnavailable, match=r"cannot be reached at http://127\.0\.0\.1:9: .*make run"):
+        TrainerClient("http://127.0.0.1:9").list()
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "run-1/logs", "a b", "a?b", "a\nb", "é", "%2e"])

@@ -90,13 +90,13 @@ class TrainerClient:
                     answer.read()
                 yield from check(answer, NAME).iter_text()
         except httpx2.HTTPError as error:
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
 
     def _ask(self, kind: type[M], method: str, path: str, **arguments: Any) -> M:
         try:
             answer = check(self._http.request(method, path, **arguments), NAME)
         except httpx2.HTTPError as error:
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
         try:
             return kind.model_validate_json(answer.content)
         except ValidationError:
@@ -104,12 +104,13 @@ class TrainerClient:
                 f"What answers at {without_password(self._http.base_url)} is no trainer, or one of another version."
             ) from None
 
+    def _unreachable(self, error: httpx2.HTTPError) -> UpstreamUnavailable:
+        url = without_password(self._http.base_url).removesuffix("/v1/")
+        said = f"The trainer cannot be reached at {url}: {str(error).rstrip('.') or type(error).__name__}."
+        return UpstreamUnavailable(f"{said} Start it with: make run" if isinstance(error, httpx2.ConnectError) else said)
+
 
 def _path(run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id):
         raise InvalidInput(f"{run_id!r} is no id of a run; `parallelsearch train list` shows them.")
     return f"training-runs/{run_id}"
-
-
-def _unreachable(error: httpx2.HTTPError) -> UpstreamUnavailable:
-    return UpstreamUnavailable(f"The trainer cannot be reached: {str(error).rstrip('.') or type(error).__name__}.")
