@@ -31,6 +31,19 @@ def test_whoever_has_a_token_and_a_gateway_that_is_set_up_for_it_may_ask_by_any_
     assert keyed.post("/v1/answers", json=body, headers=by_name | {"authorization": f"Bearer {token}"}).status_code == 200
 
 
+def test_a_proxy_passes_the_model_context_protocol_on_by_its_own_name_too(start_gateway, tmp_path):
+    token, key = new_key("team")
+    (tmp_path / "keys.json").write_text(f"[{key.model_dump_json()}]")
+    keyed = start_gateway(fake_policy([]), fake_retriever(PASSAGES), api_keys_file=tmp_path / "keys.json")
+    named = start_gateway(fake_policy([]), fake_retriever(PASSAGES), allowed_hosts=["proxy.example"])
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    asked = {"host": "proxy.example", "origin": "https://proxy.example", "accept": "application/json, text/event-stream"}
+    for client, known in ((keyed, {"authorization": f"Bearer {token}"}), (named, {})):
+        assert client.post("/mcp", json=listing, headers=asked | known).status_code == 200
+    assert keyed.post("/mcp", content="{}", headers=asked | {"content-type": "text/plain"}).status_code == 401
+    assert named.post("/mcp", content="{}", headers=asked | {"content-type": "text/plain"}).status_code == 400
+
+
 def test_beyond_loopback_nobody_knows_the_names(start_gateway):
     client = start_gateway(fake_policy([DONE]), fake_retriever(PASSAGES), host="0.0.0.0", auth="off")
     assert client.post("/v1/answers", json={"question": QUESTION}, headers={"host": "any.example"}).status_code == 200

@@ -46,7 +46,7 @@ def create_app(settings: GatewaySettings, transports: Transports = REAL) -> Fast
         indexes=create_client(settings.retriever_url, timeout_s=UPLOAD_TIMEOUT_S, transport=transports.retriever),
     )
 
-    mcp = McpEndpoint(settings, state["answers"], state["authenticator"], state["limiter"])
+    mcp = McpEndpoint(state["answers"], state["authenticator"], state["limiter"])
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:

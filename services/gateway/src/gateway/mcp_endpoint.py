@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, InputRequiredResult
 from pydantic import Field, ValidationError
 from starlette.requests import Request
@@ -18,7 +19,6 @@ from gateway import metrics
 from gateway.auth import ANONYMOUS, Authenticator, Caller
 from gateway.limits import Limiter
 from gateway.service import AnswerService
-from gateway.settings import GatewaySettings
 from parallelsearch.errors import ParallelSearchError
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.answers import AnswerRequest, Citation, Question, SearchRequest, SearchResponse
@@ -32,6 +32,8 @@ INSTRUCTIONS = (
     "`search` runs several queries at once and gives back passages."
 )
 CALLER = "parallelsearch.caller"
+ANY_NAME = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+"""The authenticator has judged by which names it may be asked, and browsers ask before they send JSON elsewhere."""
 
 
 class AnswerResult(WireModel):
@@ -65,12 +67,12 @@ class Server(MCPServer[Any]):
 class McpEndpoint:
     """The tools as an ASGI route; to be run for as long as the application lives."""
 
-    def __init__(self, settings: GatewaySettings, answers: AnswerService, authenticator: Authenticator, limiter: Limiter) -> None:
+    def __init__(self, answers: AnswerService, authenticator: Authenticator, limiter: Limiter) -> None:
         self._answers = answers
         self._server = Server("parallelsearch", instructions=INSTRUCTIONS, log_level="WARNING")
         self._server.tool(title="Search several queries at once")(self.search)
         self._server.tool(title="Answer a question")(self.answer)
-        self._server.streamable_http_app(streamable_http_path=PATH, stateless_http=True, host=settings.host)
+        self._server.streamable_http_app(streamable_http_path=PATH, stateless_http=True, transport_security=ANY_NAME)
         # Without sessions there is nothing to listen for or to end: a GET would only hold one of its key's places.
         guarded = Guarded(self._server.session_manager.asgi_app, authenticator, limiter)
         self.route = Route(PATH, endpoint=guarded, methods=["POST"])
