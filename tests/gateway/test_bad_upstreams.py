@@ -13,6 +13,7 @@ BODIES = [
     '{"choices": [{"text": null, "token_ids": null}], "usage": "none"}',
     '{"choices": [{"text": "x", "token_ids": [1]}], "usage": {"completion_tokens": "many"}}',
     '{"choices": [{"text": "<answer> \\ud800 </answer>", "token_ids": [1]}]}',
+    *(f'{{"choices": [{{"text": "<think> x", "token_ids": [{token}]}}]}}' for token in (-1, 2**32, 2**63, 10**30)),
 ]
 
 
@@ -65,6 +66,19 @@ def test_a_policy_that_describes_itself_in_rubbish_is_not_connected_or_does_not_
     response = client.post("/v1/answers", json={"question": QUESTION})
     assert response.status_code in {200, 503}
     assert client.get("/readyz").status_code in {200, 503}
+
+
+@pytest.mark.parametrize("token", [-1, 2**32, 2**63])
+@pytest.mark.parametrize("asked", ["prompt", "messages"])
+def test_a_policy_that_makes_no_token_ids_of_texts_is_no_500(start_gateway, token, asked):
+    def impossible(body, answer):
+        if len(str(body.get(asked, ""))) > 100:
+            answer["tokens"] = [token]
+
+    policy = altered(fake_policy([BOTH, DONE]), "/tokenize", impossible)
+    response = start_gateway(policy, fake_retriever(PASSAGES)).post("/v1/answers", json={"question": QUESTION})
+    assert (response.status_code, response.json()["stop_reason"]) == (503, "policy_failed")
+    assert "token ids" in response.json()["detail"]
 
 
 def test_a_policy_that_breaks_off_midway_is_an_error_event(start_live):

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from parallelsearch.clients.policy_http import Json, PolicyHttp
 from parallelsearch.errors import UpstreamUnavailable
 
+LARGEST_TOKEN_ID = 2**32 - 1
+"""No vocabulary is larger."""
+
 
 async def tokenize_text(http: PolicyHttp, model: str, text: str) -> tuple[int, ...]:
     return await _tokenize(http, {"model": model, "prompt": text, "add_special_tokens": False})
@@ -29,9 +32,13 @@ def token_ids(tokens: object) -> tuple[int, ...]:
     Raises:
         UpstreamUnavailable: it is something else.
     """
-    if not isinstance(tokens, list) or not set(map(type, tokens)) <= {int}:
+    if not isinstance(tokens, list) or not set(map(type, tokens)) <= {int} or not _in_bounds(tokens):
         raise UpstreamUnavailable("The policy's answer holds something else for token ids.")
     return tuple(tokens)
+
+
+def _in_bounds(tokens: list[int]) -> bool:
+    return not tokens or 0 <= min(tokens) <= max(tokens) <= LARGEST_TOKEN_ID
 
 
 async def _tokenize(http: PolicyHttp, body: Json) -> tuple[int, ...]:
