@@ -43,6 +43,32 @@ def test_a_failed_rollout_is_tried_again(start_gateway):
     assert ask(client)["answer"] == "Camille Pissarro"
 
 
+def test_an_answer_without_what_a_failed_sub_query_would_have_found_is_not_kept(start_gateway):
+    passages = dict(PASSAGES) | {"When was Claude Monet born?": 422}
+    policy = fake_policy([BOTH, DONE] * 2)
+    client = start_gateway(policy, fake_retriever(passages), answer_cache_ttl_s=60)
+    assert [row["failed"] for row in ask(client)["turns"][0]["observation"]] == [True, False]
+    passages |= PASSAGES
+    assert [row["failed"] for row in ask(client)["turns"][0]["observation"]] == [False, False]
+
+
+def test_an_answer_that_a_short_deadline_hurried_is_not_given_to_whoever_has_time(start_gateway):
+    def slowly(_):
+        time.sleep(0.6)
+        return BOTH
+
+    policy = fake_policy([slowly, "a guess </answer>", BOTH, DONE])
+    client = start_gateway(policy, fake_retriever(PASSAGES), answer_cache_ttl_s=60)
+    assert ask(client, deadline_s=1.6)["answer"] == "a guess"
+    assert ask(client)["answer"] == "Camille Pissarro"
+
+
+def test_an_answer_after_the_last_search_that_was_allowed_is_kept(start_gateway):
+    policy = fake_policy([BOTH, "Camille Pissarro </answer>"])
+    client = start_gateway(policy, fake_retriever(PASSAGES), answer_cache_ttl_s=60)
+    assert ask(client, max_turns=1)["answer"] == ask(client, max_turns=1)["answer"] == "Camille Pissarro"
+
+
 def test_an_index_that_changes_meanwhile_leaves_nothing_behind(start_gateway):
     def changed(_):
         retriever.state.fingerprint = "f2"

@@ -14,7 +14,7 @@ from gateway.cache import IndexVersion
 from gateway.redis_link import RedisLink
 from parallelsearch.rollout.settings import RolloutSettings
 from parallelsearch.rollout.types import PolicyIdentity, StopReason
-from parallelsearch.schemas.answers import AnswerRequest, TrajectoryModel
+from parallelsearch.schemas.answers import AnswerActionModel, AnswerRequest, TrajectoryModel
 
 KEY_VERSION = "3"
 WHAT_COUNTS = {"question", "model", "filter", "method"}
@@ -22,7 +22,7 @@ WHAT_COUNTS = {"question", "model", "filter", "method"}
 
 
 class AnswerCache:
-    """`ttl_s` of 0 turns it off. Answers only: a rollout that ended otherwise is tried again."""
+    """`ttl_s` of 0 turns it off. Answers only, that nothing marred: a rollout that ended otherwise is tried again."""
 
     def __init__(self, link: RedisLink, *, ttl_s: int) -> None:
         self._link = link
@@ -48,7 +48,14 @@ class AnswerCache:
         metrics.ANSWER_CACHE.labels("hit").inc()
         return trajectory
 
-    async def put(self, key: str, trajectory: TrajectoryModel) -> None:
-        if trajectory.stop_reason is StopReason.ANSWERED:
+    async def put(self, key: str, trajectory: TrajectoryModel, settings: RolloutSettings) -> None:
+        if trajectory.stop_reason is StopReason.ANSWERED and not _is_makeshift(trajectory, settings):
             value = zlib.compress(trajectory.model_dump_json().encode())
             await self._link.call(lambda redis: redis.set(key, value, ex=self._ttl_s))
+
+
+def _is_makeshift(trajectory: TrajectoryModel, settings: RolloutSettings) -> bool:
+    """Whether a sub-query failed, or the deadline had the policy answer before its searches were used up."""
+    last = trajectory.turns[-1]
+    hurried = isinstance(last.action, AnswerActionModel) and last.action.opened and last.index < settings.searches
+    return hurried or any(result.failed for turn in trajectory.turns for result in turn.observation)

@@ -102,7 +102,7 @@ class AnswerService:
         raise_for_failure(trajectory, wire)
         still = self._upstreams.versions.of(scope.index) == version and wire.index.fingerprint in {"", version.fingerprint}
         if key is not None and still and set(wire.policy.versions) <= {identity.version}:
-            await self._answers.put(key, wire)
+            await self._answers.put(key, wire, settings)
         return wire
 
     async def _again(self, known: TrajectoryModel, owner: str, observer: RolloutObserver | None) -> TrajectoryModel:
