@@ -1,6 +1,7 @@
 """Named indexes and filters through the gateway: searched where it is said, cached apart, cited by file and page."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import anyio
@@ -61,6 +62,30 @@ def test_an_index_that_is_published_later_is_found_and_one_that_is_not_is_named(
     assert refusal.json()["errors"][0]["field"] == "index"
     retriever.state.named.append("later")
     assert searched(gateway, index="later")["passages"]
+
+
+@pytest.mark.parametrize("fault", ["gone", "hangs"])
+def test_an_index_that_nobody_can_tell_of_is_no_fault_of_the_request(start_gateway, retriever, fault):
+    state = {"fails": False}
+
+    async def failing(scope, receive, send):
+        if not state["fails"]:
+            await retriever(scope, receive, send)
+        elif fault == "hangs":
+            await anyio.sleep_forever()
+        else:
+            raise httpx2.ConnectError("refused")
+
+    gateway = start_gateway(fake_policy([]), failing, upstream_refresh_s=60)
+    state["fails"] = True
+    for path, body in (("/v1/answers", {"question": QUESTION, "deadline_s": 3}), ("/v1/search", {"queries": [MONET]})):
+        started = time.monotonic()
+        refused = gateway.post(path, json=body | {"index": "later"})
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:parallelsearch:problem:upstream-unavailable")
+        assert "retry-after" in refused.headers
+        assert time.monotonic() - started < 5
+    model = {"model": "parallelsearch:later", "messages": [{"role": "user", "content": QUESTION}]}
+    assert gateway.post("/v1/chat/completions", json=model).status_code == 503
 
 
 def test_requests_for_an_index_that_is_not_there_ask_the_retriever_together(start_live):

@@ -23,7 +23,7 @@ from parallelsearch.clients.http import KEEP_ALIVE_S
 from parallelsearch.clients.policy import PolicyHttp
 from parallelsearch.clients.pools import HttpxPool, Pool
 from parallelsearch.clients.retriever import RetrieverClient
-from parallelsearch.errors import InvalidInput, ParallelSearchError
+from parallelsearch.errors import InvalidInput, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.rollout.types import Filter, Scope
 from parallelsearch.schemas.retrieval import IndexModel
 from servicekit.health import Readiness
@@ -44,6 +44,9 @@ class Transports:
 REAL = Transports()
 CONNECTIONS = 4_096
 """Per upstream: more than answers are let in, since each has at most one request to an upstream at a time."""
+
+LONGEST_LOOK_S = 2.0
+"""So long a request waits to hear whether an index is served; what answers has it at hand."""
 
 
 def _pool(given: httpx2.AsyncBaseTransport | None, upstream: str, tracing: Tracing | None) -> Pool:
@@ -137,10 +140,20 @@ class Upstreams:
         self.default_index, self._retriever_fault = default.name, ""
 
     async def _ask_together(self) -> None:
-        """Asks the retriever once for all who want to know at the same time."""
+        """Asks the retriever once for all who want to know at the same time.
+
+        Raises:
+            UpstreamUnavailable: it does not say.
+        """
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_retriever())
-        await asyncio.shield(self._asking)
+        try:
+            async with asyncio.timeout(LONGEST_LOOK_S):
+                await asyncio.shield(self._asking)
+        except TimeoutError:
+            raise UpstreamUnavailable("The retriever does not say in time which indexes it serves.", retry_after_s=2) from None
+        if self._retriever_fault:
+            raise UpstreamUnavailable(f"Which indexes are served is not known: {self._retriever_fault}", retry_after_s=2)
 
     async def index_named(self, name: str | None) -> str:
         """The index that a request names, by its name or its fingerprint; empty for the default one.
@@ -149,6 +162,7 @@ class Upstreams:
 
         Raises:
             InvalidInput: it is not served.
+            UpstreamUnavailable: the retriever does not say whether it is.
         """
         if name in {None, "", "default", self.default_index}:
             return ""
