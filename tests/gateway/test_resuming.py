@@ -114,6 +114,35 @@ def test_a_stream_is_its_own_key_s_alone(start_live, tmp_path):
     assert read(gateway, "GET", f"/v1/answers/{answer_id}/events", headers=mine_again) == whole[1:]
 
 
+def status(gateway, key):
+    with httpx2.stream("POST", f"{gateway.url}/v1/answers", json=BODY, headers=key) as response:
+        return response.status_code
+
+
+def test_whoever_leaves_a_stream_has_its_place_taken_until_the_rollout_ends(start_live, tmp_path):
+    (tmp_path / "keys.json").write_text("[]")
+    key = {"authorization": f"Bearer {add_key('mine', tmp_path / 'keys.json')}"}
+    limits = {"api_keys_file": tmp_path / "keys.json", "key_concurrent": 2, "stream_grace_s": 1.5}
+    policy = endless_policy()
+    gateway = start_live(policy, fake_retriever(PASSAGES), **limits)
+    left = [ask(gateway, stop_after=2, headers=key) for _ in range(2)]
+    assert (status(gateway, key), policy.state.open) == (429, 2)
+    answer_id, last = left[0][0][1].id, left[0][-1][0]
+    for _ in range(2):  # it is the reader's own place that it comes back to
+        assert len(read(gateway, "GET", f"/v1/answers/{answer_id}/events", headers=key, stop_after=last)) == last
+        assert status(gateway, key) == 429
+    wait_for(lambda: policy.state.open == 0)
+    for _ in range(2):
+        assert len(ask(gateway, stop_after=1, headers=key)) == 1
+    wait_for(lambda: policy.state.open == 0)
+    with request_sent(gateway, "/v1/answers", BODY, headers=key), request_sent(gateway, "/v1/answers", BODY, headers=key):
+        wait_for(lambda: policy.state.open == 2)
+        assert httpx2.get(f"{gateway.url}/v1/answers/{answer_id}/events", headers=key).status_code == 410
+        assert httpx2.post(f"{gateway.url}/v1/search", json={"queries": ["x"]}, headers=key).status_code == 429
+    wait_for(lambda: policy.state.open == 0)
+    assert httpx2.post(f"{gateway.url}/v1/search", json={"queries": ["x"]}, headers=key).status_code == 200
+
+
 WIDE = {query: [(str(number), query, "word " * 180_000) for number in range(3)] for query in PASSAGES}
 
 

@@ -13,10 +13,11 @@ BODY = {"question": QUESTION, "stream": True}
 
 
 @contextmanager
-def request_sent(gateway, path, body, method="POST"):
+def request_sent(gateway, path, body, method="POST", headers=None):
     """A socket on which a request was sent, and from which nobody reads yet."""
     content = json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+    given = {"host": "[::1]", "content-type": "application/json", "content-length": len(content)} | (headers or {})
+    head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in given.items()) + "\r\n"
     with socket.create_connection(("127.0.0.1", gateway.port)) as caller:
         caller.sendall(head.encode() + content)
         yield caller

@@ -5,6 +5,7 @@ All are coroutines, though they wait for nothing: FastAPI sends plain functions 
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Annotated, TypedDict, cast
 
 import httpx2
@@ -56,10 +57,13 @@ async def known_caller(request: Request, _: Credentials = None) -> Caller:
     return caller
 
 
-async def admitted(request: Request) -> Caller:
-    """Who calls, counted against the caller's limits until the answer has been sent; for routes without dependencies."""
+async def admitted(request: Request, place: AsyncExitStack | None = None) -> Caller:
+    """Who calls, counted against the caller's limits until the answer has been sent; for routes without dependencies.
+
+    With `place` until that is left, which may be handed on.
+    """
     caller = await known_caller(request)
-    await until_answered(request).enter_async_context(state_of(request)["limiter"].one_request(caller))
+    await (place or until_answered(request)).enter_async_context(state_of(request)["limiter"].one_request(caller))
     return caller
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import structlog
@@ -169,7 +170,8 @@ Run = Callable[[RolloutObserver], Coroutine[None, None, TrajectoryModel]]
 class AnswerStream:
     """A rollout in a task of its own, which goes on without a reader for `grace_s`, as does what it has said once it is over.
 
-    Then it ends: the task is cancelled, and with it its requests to policy and retriever. `ended` is told.
+    Then it ends: the task is cancelled, and with it its requests to policy and retriever. `ended` is told. While it goes on without
+    a reader it keeps its caller's place, so that nobody has more rollouts than places by leaving them.
     """
 
     def __init__(self, answer_id: str, run: Run, *, grace_s: float = 0.0, ended: Callable[[], None] = lambda: None) -> None:
@@ -179,6 +181,8 @@ class AnswerStream:
         self._readers = 0
         self._stopped = False
         self._leaving: asyncio.TimerHandle | None = None
+        self._place: AsyncExitStack | None = None
+        self._releasing: asyncio.Task[None] | None = None
         self._task = asyncio.create_task(run(EventObserver(answer_id, self.log)))
         self._task.add_done_callback(self._conclude)
 
@@ -219,10 +223,24 @@ class AnswerStream:
             if not self._readers:
                 await self._left()
 
+    async def take_over(self, place: AsyncExitStack) -> None:
+        """Keeps the place of a reader who left until the rollout ends; one that has ended, or has a place, needs none."""
+        if self._place is None and not self._task.done():
+            self._place = place
+        else:
+            await place.aclose()
+
+    def give_place(self) -> AsyncExitStack | None:
+        """The place that it keeps, for a reader who comes back."""
+        place, self._place = self._place, None
+        return place
+
     async def close(self) -> None:
         """Gives up, and waits until the rollout has ended."""
         self.give_up()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self._releasing is not None:
+            await self._releasing
 
     async def _left(self) -> None:
         if self._grace_s:
@@ -257,6 +275,8 @@ class AnswerStream:
         elif self._stopped:
             self.log.put(Failed(**problem_body(Stopping("The gateway is being stopped. Ask again."))))
         self.log.close()
+        if (place := self.give_place()) is not None:
+            self._releasing = asyncio.create_task(place.aclose())
 
 
 def _last_event(task: asyncio.Task[TrajectoryModel]) -> Event:
