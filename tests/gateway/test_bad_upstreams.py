@@ -81,6 +81,19 @@ def test_a_policy_that_makes_no_token_ids_of_texts_is_no_500(start_gateway, toke
     assert "token ids" in response.json()["detail"]
 
 
+@pytest.mark.parametrize("limits", [{"turn_tokens": 49_990}, {"context": 300}])
+def test_a_policy_without_room_for_a_turn_is_not_ready_and_says_which_settings(start_gateway, limits):
+    def small(_, answer):
+        answer["context_length"] = limits.get("context", answer["context_length"])
+
+    policy = fake_policy([DONE])
+    client = start_gateway(altered(policy, "/v1/policy", small), fake_retriever(PASSAGES), turn_tokens=limits.get("turn_tokens"))
+    refused = client.post("/v1/answers", json={"question": QUESTION})
+    for said in (client.get("/readyz").json()["checks"]["policy"], refused.json()["detail"]):
+        assert "POLICY_MAX_MODEL_LEN" in said and "GATEWAY_TURN_TOKENS" in said
+    assert (refused.status_code, policy.state.contexts) == (503, [])
+
+
 def test_a_policy_that_breaks_off_midway_is_an_error_event(start_live):
     policy = with_route(
         fake_policy([]), "/v1/completions", 'data: {"choices": [{"text": "<think> a", "token_ids": [1]}]}\n\n', "text/event-stream"

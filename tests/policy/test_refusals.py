@@ -90,6 +90,16 @@ def test_a_context_longer_than_the_model(tmp_path: Path, model: Path) -> None:
         plan(tmp_path, PolicySettings(checkpoint=str(model), max_model_len=513))
 
 
+@pytest.mark.parametrize("limits", [{"max_model_len": 290, "turn_tokens": 200}, {"turn_tokens": 500}])
+def test_a_context_without_room_for_a_turn(tmp_path: Path, model: Path, limits: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match=r"POLICY_MAX_MODEL_LEN is \d+, and POLICY_TURN_TOKENS is \d+"):
+        plan(tmp_path, PolicySettings(checkpoint=str(model), **limits))
+
+
+def test_a_context_with_room_for_a_turn(tmp_path: Path, model: Path) -> None:
+    assert plan(tmp_path, PolicySettings(checkpoint=str(model), turn_tokens=200)).served.turn_tokens == 200
+
+
 def test_a_model_longer_than_memory(tmp_path: Path, model: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"needs 2\.9 GB of memory .* 1\.0 GB are available"):
         plan(tmp_path, PolicySettings(checkpoint=str(model)), Host(Device.CPU, 2, 10**9))

@@ -101,6 +101,8 @@ def lay_out_files_with_faults(folder):
         ({"samples_per_prompt": 1}, "samples_per_prompt"),
         ({"micro_batch": 5}, "micro batches"),
         ({"rollout": {"turn_tokens": 9000}}, "turn_tokens"),
+        ({"rollout": {"turn_tokens": 4000}}, "rollout.context_tokens"),
+        ({"rollout": {"context_tokens": 256, "turn_tokens": 200}}, "rollout.context_tokens"),
         ({"resources": {"gpus_per_node": 8}}, "resources.gpus_per_node"),
         ({"resources": {"nodes": 2}}, "resources.nodes"),
         ({"launcher": "kubernetes"}, "launcher"),

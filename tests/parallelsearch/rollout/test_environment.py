@@ -191,6 +191,7 @@ def test_a_context_that_may_only_grow_ends_the_rollout():
 def test_a_question_longer_than_the_context_is_never_generated_for():
     trajectory, policy, _ = run([DONE], context_tokens=200, turn_tokens=150)
     assert trajectory.stop_reason is StopReason.CONTEXT_LIMIT
+    assert "a turn up to 150: the context of 200" in trajectory.detail
     assert policy.contexts == []
 
 

@@ -22,6 +22,7 @@ from parallelsearch.clients.local_tokens import LocalTokens
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
 from parallelsearch.errors import Overloaded, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, Segment
+from parallelsearch.rollout.settings import RolloutSettings, least_context
 from parallelsearch.rollout.types import PolicyIdentity
 
 log = structlog.get_logger(__name__)
@@ -29,7 +30,12 @@ T = TypeVar("T")
 
 MOVES = 3
 """So often at most a request goes on to another replica."""
+DEFAULTS = RolloutSettings()
 NOT_ASKED = "not asked yet"
+NO_ROOM = (
+    "Its context of {context} tokens has no room for the prompt and one turn of {turn}, which take {least} at least. "
+    "Serve it with a longer context (POLICY_MAX_MODEL_LEN), or set GATEWAY_TURN_TOKENS to less."
+)
 NO_ADDRESS = "its host resolves to no address."
 
 
@@ -56,13 +62,16 @@ class Replica:
     def takes_rollouts(self) -> bool:
         return self.description is not None and not self.fault
 
-    async def probe(self, model: str | None, tokenizers: Tokenizers, timeout_s: float) -> None:
+    async def probe(self, model: str | None, tokenizers: Tokenizers, timeout_s: float, turn_tokens: int | None) -> None:
         """Asks who it is; the answer, or the fault, is kept."""
         try:
             async with asyncio.timeout(timeout_s):
                 description = await describe_policy(self.http, model)
         except (ParallelSearchError, TimeoutError) as error:
             self.failed(error.detail if isinstance(error, ParallelSearchError) else "It did not say in time who it is.")
+            return
+        if fault := _without_room(description, turn_tokens):
+            self.failed(fault)
             return
         if description != self.description or not self._tokenizer_settled:
             self._client = policy_client(self.http, description, await self._local_tokens(description, tokenizers))
@@ -121,11 +130,13 @@ class PolicyReplicas:
         *,
         model: str | None,
         probe_timeout_s: float,
+        turn_tokens: int | None = None,
     ) -> None:
         self._addresses = addresses
         self._connect = connect
         self._model = model
         self._probe_timeout_s = probe_timeout_s
+        self._turn_tokens = turn_tokens
         self._tokenizers = Tokenizers()
         self._replicas: dict[str, Replica] = {}
         self._leaving: list[Replica] = []
@@ -133,8 +144,8 @@ class PolicyReplicas:
     async def refresh(self) -> None:
         """Looks where the replicas are and asks each who it is. A hung one gives its requests up if another can take them."""
         self._follow(await self._addresses())
-        probes = (replica.probe(self._model, self._tokenizers, self._probe_timeout_s) for replica in self._replicas.values())
-        await asyncio.gather(*probes)
+        asked = self._model, self._tokenizers, self._probe_timeout_s, self._turn_tokens
+        await asyncio.gather(*(replica.probe(*asked) for replica in self._replicas.values()))
         for replica in [*self._replicas.values(), *self._leaving]:
             if replica.fault and replica.rollouts and self._ready():
                 await replica.http.close()
@@ -270,6 +281,14 @@ class PinnedPolicy:
 def _least_loaded(replicas: Sequence[Replica]) -> Replica:
     """By chance among equals, so that several gateways do not all choose the first."""
     return min(replicas, key=lambda replica: (replica.rollouts, random.random()))
+
+
+def _without_room(description: PolicyDescription, turn_tokens: int | None) -> str:
+    """Why no rollout can begin there, whatever is asked; empty where one can."""
+    turn = turn_tokens or description.turn_tokens or DEFAULTS.turn_tokens
+    context = description.context_tokens or DEFAULTS.context_tokens
+    least = least_context(turn)
+    return "" if context >= least else NO_ROOM.format(context=context, turn=turn, least=least)
 
 
 def _joined(faults: dict[str, str]) -> str:

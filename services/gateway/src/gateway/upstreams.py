@@ -70,7 +70,11 @@ class Upstreams:
 
         addresses = (resolved if settings.policy_discovery == "dns" else listed)(settings.policy_base_url)
         self.policies = PolicyReplicas(
-            addresses, connect, model=settings.policy_model, probe_timeout_s=settings.policy_probe_timeout_s
+            addresses,
+            connect,
+            model=settings.policy_model,
+            probe_timeout_s=settings.policy_probe_timeout_s,
+            turn_tokens=settings.turn_tokens,
         )
         self.retriever = RetrieverClient(
             settings.retriever_url,

@@ -66,11 +66,15 @@ def make_plan(settings: PolicySettings, source: Source, host: Host) -> Plan:
     on_cpu = host.device is Device.CPU
     kv_cache_gb = settings.kv_cache_gb or (CPU_KV_CACHE_GB if on_cpu else None)
     kv_cache_bytes = int(kv_cache_gb * GIB) if kv_cache_gb else None
+    max_model_len, turn_tokens = settings.max_model_len or source.max_model_len, settings.turn_tokens or source.turn_tokens
+    context_tokens = max_model_len
     if source.local:
         checkpoint = read_checkpoint(Path(source.model), f"POLICY_CHECKPOINT ({source.model})")
         preflight.check_context(settings.max_model_len, checkpoint)
+        context_tokens = max_model_len or checkpoint.context_length
         if on_cpu:
             preflight.check_memory(checkpoint, kv_cache_bytes or 0, host.available_bytes)
+    preflight.check_turn(turn_tokens, context_tokens)
     name = settings.served_name or source.name
     spec = EngineSpec(
         model=source.model,
@@ -78,7 +82,7 @@ def make_plan(settings: PolicySettings, source: Source, host: Host) -> Plan:
         host=settings.host,
         port=settings.port,
         device=host.device,
-        max_model_len=settings.max_model_len or source.max_model_len,
+        max_model_len=max_model_len,
         kv_cache_bytes=kv_cache_bytes,
         enforce_eager=on_cpu if settings.enforce_eager is None else settings.enforce_eager,
         trust_remote_code=settings.trust_remote_code,
@@ -87,5 +91,5 @@ def make_plan(settings: PolicySettings, source: Source, host: Host) -> Plan:
         few_cores=on_cpu and host.cores <= FEW_CORES,
         extra=tuple(shlex.split(settings.vllm_arguments)),
     )
-    served = Served(name, host.device, settings.layout or source.layout, settings.turn_tokens or source.turn_tokens)
+    served = Served(name, host.device, settings.layout or source.layout, turn_tokens)
     return Plan(spec, served, offline=source.local)

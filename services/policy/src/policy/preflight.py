@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from parallelsearch.errors import ConfigurationError
+from parallelsearch.rollout.settings import least_context
 from policy.checkpoint import Checkpoint
 
 ENGINE_BYTES = 1_800_000_000
@@ -23,6 +24,15 @@ def check_context(asked: int | None, checkpoint: Checkpoint) -> None:
     if asked is not None and limit is not None and asked > limit:
         raise ConfigurationError(
             f"POLICY_MAX_MODEL_LEN is {asked}, but the model ends at {limit} tokens. Set it to {limit} or less."
+        )
+
+
+def check_turn(turn_tokens: int | None, context_tokens: int | None) -> None:
+    """`context_tokens` is what the model is served with; None is not known."""
+    if turn_tokens is not None and context_tokens is not None and context_tokens < (least := least_context(turn_tokens)):
+        raise ConfigurationError(
+            f"POLICY_MAX_MODEL_LEN is {context_tokens}, and POLICY_TURN_TOKENS is {turn_tokens}: the prompt and one turn take "
+            f"{least} tokens at least. Raise the one or lower the other."
         )
 
 

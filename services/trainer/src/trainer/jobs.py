@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 import parallelsearch
 from parallelsearch.errors import InvalidInput
-from parallelsearch.schemas.training import SPEC, CheckpointSpec, LauncherName, ReinforcementSpec, SupervisedSpec
+from parallelsearch.rollout.settings import least_context
+from parallelsearch.schemas.training import SPEC, CheckpointSpec, LauncherName, ReinforcementSpec, RolloutSpec, SupervisedSpec
 from trainer.command import RunPaths, most_steps, openrlhf_command
 from trainer.data.judge import judge_cold_start, judge_prompts
 from trainer.imports import check_function
@@ -49,6 +50,8 @@ class JobBuilder:
         """
         paths = self._paths(run_id, spec)
         self._check_tracking(spec)
+        if isinstance(spec, ReinforcementSpec):
+            _check_room(spec.rollout)
         command = openrlhf_command(spec, paths, python=self._python(spec), version=self.settings.openrlhf_version)
         return Job(run_id, tuple(command), self._environment(spec, paths), paths.folder, spec.resources)
 
@@ -232,3 +235,12 @@ def _drawn(row: bytes, draw: int) -> bytes:
 def _executable(python: Path) -> str:
     """A bare name is looked up on the path; anything else is a path, kept unresolved because it may be an environment's link."""
     return str(python) if len(python.parts) == 1 else str(Path.cwd() / python)
+
+
+def _check_room(rollout: RolloutSpec) -> None:
+    least = least_context(rollout.turn_tokens, rollout.mode)
+    if rollout.context_tokens < least:
+        raise InvalidInput(
+            f"rollout.context_tokens: {rollout.context_tokens} have no room for the prompt and one turn of rollout.turn_tokens "
+            f"({rollout.turn_tokens}), which take {least} at least; raise the one or lower the other."
+        )

@@ -26,7 +26,7 @@ from parallelsearch.protocol.tags import ANSWER
 from parallelsearch.rollout.interfaces import SearchBackend, Segment, TokenCounter
 from parallelsearch.rollout.observation_fit import Rendered, render_observation
 from parallelsearch.rollout.observer import RolloutObserver
-from parallelsearch.rollout.settings import RolloutSettings
+from parallelsearch.rollout.settings import OPENING_TOKENS, RolloutSettings
 from parallelsearch.rollout.types import (
     Answer,
     Malformed,
@@ -38,8 +38,6 @@ from parallelsearch.rollout.types import (
 )
 
 OPENING = f"<{ANSWER}>"
-OPENING_TOKENS = 8
-"""More than any tokenizer needs for the opening tag."""
 MIN_OBSERVATION_TOKENS = 64
 NOTHING = Rendered("", 0)
 
@@ -96,6 +94,15 @@ class SearchEnvironment:
     def fits(self) -> bool:
         """Whether there is room for a generation."""
         return self._room() >= 0
+
+    @property
+    def overflow(self) -> str:
+        """Why not, where there is none for the first."""
+        settings = self.settings
+        return (
+            f"The prompt takes {self._prompt_tokens} tokens, and a turn up to {settings.turn_tokens}: "
+            f"the context of {settings.context_tokens} has no room for both."
+        )
 
     @property
     def is_last(self) -> bool:

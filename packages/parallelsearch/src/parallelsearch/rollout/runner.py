@@ -74,6 +74,9 @@ async def run_rollout(
     try:
         async with asyncio.timeout(request.deadline_s):
             stop_reason = await _loop(request, policy, search, observer, progress)
+            environment = progress.environment
+            if stop_reason is StopReason.CONTEXT_LIMIT and environment is not None and not environment.turns:
+                detail = environment.overflow
     except TimeoutError:
         stop_reason, detail = StopReason.DEADLINE, f"The deadline of {request.deadline_s:g} s passed."
     except ParallelSearchError as error:

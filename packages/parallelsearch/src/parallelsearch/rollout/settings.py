@@ -6,7 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from parallelsearch.protocol.observations import Layout
+from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.rollout.types import Mode
+
+OPENING_TOKENS = 8
+"""More than any tokenizer needs for the opening tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +65,8 @@ class RolloutSettings:
         if self.observation.layout is not Layout.PAPER:
             return self
         return replace(self, open_last_answer=False, refuse_repeats=False)
+
+
+def least_context(turn_tokens: int, mode: Mode = Mode.SEQUENTIAL) -> int:
+    """Tokens without which a context has no room for the prompt and one turn, whatever is asked: each word is a token at least."""
+    return len(build_prompt("", mode).split()) + turn_tokens + OPENING_TOKENS
