@@ -18,6 +18,7 @@ from processes import UPSTREAM, Process, free_port, wait_for
 from gateway.addresses import listed, resolved
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
+from servicekit.settings import load
 
 
 class Fleet:
@@ -190,3 +191,12 @@ def test_a_name_that_resolves_to_nothing_is_said_in_words_and_once_in_the_log(st
         assert "resolves to no address" in client.get("/readyz").json()["checks"]["policy"]
         time.sleep(1.2)
         assert "".join(capsys.readouterr()).count("policy_not_resolved") == 1
+
+
+@pytest.mark.parametrize("addresses", ["http://a:8002/v1,http://b:8002/v1", "http://a:8002/v1,"])
+def test_a_list_is_not_resolved_as_a_name(monkeypatch, addresses):
+    monkeypatch.setenv("POLICY_BASE_URL", addresses)
+    assert load(GatewaySettings).policy_base_url == addresses
+    monkeypatch.setenv("POLICY_DISCOVERY", "dns")
+    with pytest.raises(SystemExit, match=r"POLICY_DISCOVERY=dns resolves one address.*POLICY_BASE_URL"):
+        load(GatewaySettings)

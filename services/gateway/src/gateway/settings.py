@@ -83,6 +83,12 @@ class GatewaySettings(ServiceSettings):
     turn_tokens: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
+    def _one_name_to_resolve(self) -> Self:
+        if self.policy_discovery == "dns" and "," in self.policy_base_url:
+            raise ValueError("POLICY_DISCOVERY=dns resolves one address: name one in POLICY_BASE_URL, or list them without it")
+        return self
+
+    @model_validator(mode="after")
     def _closed_beyond_loopback(self) -> Self:
         if self.auth == "on" and self.api_keys_file is None and not is_loopback(self.host):
             raise ValueError(
