@@ -1,9 +1,16 @@
+import asyncio
+import time
+
 import httpx2
 import openai
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 
+from gateway.condense import condense
 from gateway.dependencies import answer_service
+from parallelsearch.clients.policy import PolicyHttp
+from parallelsearch.clients.pools import HttpxPool
+from parallelsearch.schemas.chat import ChatRequest
 
 TRACE = (
     "both\n\nSearching:\n- When was Claude Monet born?\n- When was Camille Pissarro born?\n\n"
@@ -269,3 +276,14 @@ def test_a_condensed_question_that_may_not_be_asked_is_left_out(start_openai, wr
     completion = client.chat.completions.create(model="parallelsearch", messages=messages)
     assert "<gh_stars>" not in policy.state.contexts[0]
     assert completion.parallelsearch["notice"] == "Only the last user message was used as the question."
+
+
+def test_a_conversation_that_takes_too_long_to_condense_is_asked_as_it_is():
+    async def hanging(request):
+        await asyncio.sleep(60)
+
+    chat = ChatRequest(model="parallelsearch", messages=[USER, {"role": "assistant", "content": "Monet"}, USER])
+    policy = PolicyHttp("http://policy/v1", pool=HttpxPool(httpx2.MockTransport(hanging)))
+    started = time.monotonic()
+    assert asyncio.run(condense(chat, policy, "tiny", longest_s=0.1)) is None
+    assert time.monotonic() - started < 5
