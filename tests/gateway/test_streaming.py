@@ -2,11 +2,13 @@ import asyncio
 import json
 import time
 
+import anyio
 import httpx2
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 from streams import BODY, endless_policy, request_sent, slow_policy, wait_for
 
+from gateway.keys import add_key
 from gateway.streaming import MAX_KEPT, EventLog
 from parallelsearch.errors import Gone
 from parallelsearch.schemas.answers import TrajectoryModel
@@ -155,6 +157,23 @@ def cancelled(gateway):
     counted = 'parallelsearch_answers_total{mode="parallel",stop_reason="cancelled"} '
     lines = httpx2.get(f"{gateway.url}/metrics").text.splitlines()
     return sum(float(line.removeprefix(counted)) for line in lines if line.startswith(counted))
+
+
+@pytest.mark.parametrize("cache", ["use", "bypass"])
+def test_a_searcher_that_hangs_up_keeps_no_place(start_live, tmp_path, cache):
+    retriever = fake_retriever(PASSAGES)
+
+    async def hanging(scope, receive, send):
+        if scope["path"] == "/v1/retrieve":
+            await anyio.sleep_forever()
+        await retriever(scope, receive, send)
+
+    (tmp_path / "keys.json").write_text("[]")
+    key = {"authorization": f"Bearer {add_key('mine', tmp_path / 'keys.json')}"}
+    gateway = start_live(fake_policy([]), hanging, api_keys_file=tmp_path / "keys.json", key_concurrent=1)
+    with request_sent(gateway, "/v1/search", {"queries": ["x"], "cache": cache}, headers=key):
+        wait_for(lambda: httpx2.get(f"{gateway.url}/v1/models", headers=key).status_code == 429)
+    wait_for(lambda: httpx2.get(f"{gateway.url}/v1/models", headers=key).status_code == 200, timeout_s=3)
 
 
 def test_a_reader_that_takes_nothing_is_cut_off(start_live, capfd, caplog):

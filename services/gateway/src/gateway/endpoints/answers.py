@@ -88,5 +88,6 @@ async def _written(stream: AnswerStream, after: int) -> AsyncIterator[bytes]:
 async def search(request: Request) -> Response:
     """Searches all queries at once, through the cache, without a policy."""
     await admitted(request)
-    found = await state_of(request)["answers"].search(await read_body(request, SearchRequest, declared=True))
+    body = await read_body(request, SearchRequest, declared=True)
+    found = await unless_disconnected(request, state_of(request)["answers"].search(body))
     return Response(found.model_dump_json(), media_type="application/json")
