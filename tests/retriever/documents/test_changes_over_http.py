@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,34 @@ def test_an_upload_with_a_file_that_is_refused_keeps_none_of_its_files(serving, 
     assert refused.json()["detail"].startswith(bad[0])
     assert [(path.name, path.read_text()) for path in uploads.iterdir()] == [("first.txt", "as it was")]
     assert serving.get("/v1/indexes/mine").status_code == 404
+
+
+UPLOADING = """
+import sys, time
+from pathlib import Path
+from retriever.documents.staged import staged
+
+with staged(Path(sys.argv[1])) as (path, file):
+    print(path.name, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_was_being_uploaded_to_a_process_that_was_killed_goes_at_the_next_start(tmp_path, index_folder):
+    uploads = tmp_path / "indexes" / "mine" / "uploads"
+    uploads.mkdir(parents=True)
+    (uploads / "a.txt").write_text("Lake Assal is salty.")
+    command = [sys.executable, "-c", UPLOADING, str(uploads)]
+    with ExitStack() as processes:
+        killed, lives = (processes.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) for _ in range(2))
+        processes.callback(lives.kill)
+        names = [process.stdout.readline().strip() for process in (killed, lives)]
+        killed.kill()
+        killed.wait()
+        assert {path.name for path in uploads.iterdir()} == {"a.txt", *names}
+        settings = RetrieverSettings(index=index_folder, indexes=tmp_path / "indexes", ADMIN_TOKEN="secret")
+        with LoopbackClient(create_app(settings, open_retriever(settings))):
+            assert {path.name for path in uploads.iterdir()} == {"a.txt", names[1]}
 
 
 def test_what_is_no_document_cannot_be_removed(serving, tmp_path):

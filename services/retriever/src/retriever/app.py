@@ -59,6 +59,7 @@ def create_app(settings: RetrieverSettings, retriever: Retriever) -> FastAPI:
         jobs = DocumentJobs(retriever.reload_in_turn, own_address(settings))
         jobs.start()
         if settings.admin_token is not None:  # else nothing is taken in
+            await asyncio.to_thread(retriever.places.drop_left_over)
             for name in await asyncio.to_thread(retriever.places.behind):
                 jobs.add(following_uploads(retriever, name))
         try:

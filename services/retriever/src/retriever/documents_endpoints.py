@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +21,7 @@ from retriever.documents.formats import SUFFIXES, Format, check_content, format_
 from retriever.documents.jobs import Job
 from retriever.documents.patterns import literally
 from retriever.documents.records import DocumentRecord, read_records
+from retriever.documents.staged import staged
 from retriever.endpoints import State, state_of
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.service import Retriever
@@ -168,20 +167,18 @@ def _document_name(name: str) -> str:
 def _keep(uploads: Path, files: Sequence[tuple[str, IO[bytes]]]) -> None:
     """Writes each file beside its place, looks at its content, and moves them there: all, or none where one is refused."""
     uploads.mkdir(parents=True, exist_ok=True)
-    staged: dict[str, Path] = {}
+    kept: dict[str, Path] = {}
     with ExitStack() as leftovers:
         for document, content in files:
-            descriptor, path = tempfile.mkstemp(prefix=".upload-", dir=uploads)
-            staged[document] = Path(path)
-            leftovers.callback(staged[document].unlink, missing_ok=True)
-            with os.fdopen(descriptor, "wb") as target:
-                shutil.copyfileobj(content, target)
+            kept[document], target = leftovers.enter_context(staged(uploads))
+            shutil.copyfileobj(content, target)
+            target.flush()
             try:
-                check_content(staged[document], format_of(document) or Format.TEXT)
+                check_content(kept[document], format_of(document) or Format.TEXT)
             except Unreadable as error:
                 raise HTTPException(415, f"{document}: it {error}.") from None
-        for document, kept in staged.items():
-            kept.replace(uploads / document)
+        for document, path in kept.items():
+            path.replace(uploads / document)
 
 
 def _records(folder: Path) -> list[DocumentRecord]:

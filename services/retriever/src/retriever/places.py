@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from parallelsearch.errors import ConfigurationError, InvalidInput
 from retriever.command_arguments import NAME
 from retriever.documents.files import UPLOADS, uploads_of
+from retriever.documents.staged import drop_left_over
 from retriever.encoders.identity import LoadedEncoder
 from retriever.index.manifest import MANIFEST_FILE, read_manifest
 from retriever.index.opened import OpenIndex
@@ -85,9 +86,18 @@ class IndexPlaces:
 
     def behind(self) -> list[str]:
         """The indexes whose uploads have changed since they were published, or that were never published."""
+        return [name for name in self._with_uploads() if _is_behind(self.folder(name))]
+
+    def drop_left_over(self) -> None:
+        """Removes what was being uploaded to processes that are gone."""
+        for name in self._with_uploads():
+            drop_left_over(uploads_of(self.folder(name)))
+
+    def _with_uploads(self) -> list[str]:
+        """The default index, and those that have a folder of uploads."""
         folders = [] if self.root is None else sorted(path.parent for path in self.root.glob(f"*/{UPLOADS}"))
         named = [folder.name for folder in folders if NAME.fullmatch(folder.name) and not self._is_default(folder)]
-        return [name for name in (self.default_name, *named) if _is_behind(self.folder(name))]
+        return [self.default_name, *named]
 
     def _is_default(self, folder: Path) -> bool:
         return folder.resolve() == self.default.resolve()
