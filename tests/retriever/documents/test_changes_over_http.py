@@ -14,6 +14,7 @@ from loopback import LoopbackClient
 
 from retriever.app import create_app, open_retriever
 from retriever.documents.jobs import DocumentJobs, Job
+from retriever.index.staging import only_builder
 from retriever.settings import RetrieverSettings
 
 
@@ -107,8 +108,8 @@ def test_a_form_that_cannot_be_read_is_bad_input_like_any(serving, kind, body, s
 
 
 @asynccontextmanager
-async def working(reload):
-    jobs = DocumentJobs(reload)
+async def working(reload, **settings):
+    jobs = DocumentJobs(reload, **settings)
     jobs.start()
     yield jobs
     await jobs.stop()
@@ -157,3 +158,27 @@ async def test_a_command_that_is_stopped_ends_with_all_it_started(tmp_path):
 
 def children():
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+@pytest.mark.timeout(240)
+async def test_a_change_that_another_build_keeps_off_is_made_when_that_has_ended(tmp_path):
+    served = []
+
+    async def reload(name):
+        served.append(name)
+
+    folder, index = tmp_path / "docs", tmp_path / "index"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Lake Assal is salty.")
+    async with working(reload, busy_s=0.2) as jobs:
+        with only_builder(index):
+            jobs.add(Job("one", ("sync", str(folder), "--index", str(index), "--encoder", "minilm")))
+            until = time.monotonic() + 100
+            while "Another build works" not in jobs.state_of("one").detail:
+                assert jobs.state_of("one").state in {"queued", "running"} and time.monotonic() < until
+                await asyncio.sleep(0.02)
+            jobs.add(Job("two", ("--help",)))
+            await settled(jobs, "two")
+            assert served == ["two"]
+        await settled(jobs, "one")
+        assert (jobs.state_of("one").state, served) == ("done", ["two", "one"])

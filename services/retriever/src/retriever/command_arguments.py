@@ -16,7 +16,7 @@ from retriever.documents.formats import SUFFIXES, format_of
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 128, 16
 """What found most evidence in the words that the policy reads of a passage: benchmarks/documents_recall.py."""
-INTERRUPTED = 130
+INTERRUPTED, TRY_AGAIN = 130, 75
 INDEX_HELP = "The name of an index in the folder RETRIEVER_INDEXES, or its folder."
 INDEXES, RETRIEVER_URL, ADMIN_TOKEN = "RETRIEVER_INDEXES", "RETRIEVER_URL", "ADMIN_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -24,11 +24,21 @@ _GOES_ON = "what was published before stands, and the same command goes on from 
 _PASSAGE_SUFFIXES = frozenset((".jsonl", ".json", ".ndjson", ".gz", ".parquet"))
 
 
+class AtWork(ConfigurationError):
+    """Another build works in the folder of the index."""
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
-    """An error of ours is a sentence and exit code 1, and so is one of the system (a full disk, say); Ctrl-C has code 130."""
+    """An error of ours is a sentence and exit code 1, and so is one of the system (a full disk, say); Ctrl-C has code 130.
+
+    What another build keeps from its work has code 75.
+    """
     try:
         yield
+    except AtWork as error:
+        typer.echo(f"[index] {error.detail}", err=True)
+        raise SystemExit(TRY_AGAIN) from None
     except ParallelSearchError as error:
         raise SystemExit(f"[index] {error.detail}") from None
     except OSError as error:

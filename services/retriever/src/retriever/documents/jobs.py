@@ -15,6 +15,7 @@ import structlog
 
 from parallelsearch.errors import Overloaded, ParallelSearchError
 from parallelsearch.schemas.documents import WorkModel
+from retriever.command_arguments import TRY_AGAIN
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +40,10 @@ class DocumentJobs:
     reload: Callable[[str], Awaitable[object]]
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the commands are told beside what this process was."""
+    busy_s: float = 15.0
+    """How long a change waits that another build kept from its index, before it is tried again."""
     _waiting: deque[Job] = field(default_factory=deque)
+    _kept_off: list[Job] = field(default_factory=list)
     _last: dict[str, WorkModel] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
@@ -68,8 +72,11 @@ class DocumentJobs:
 
     async def _run(self) -> None:
         while True:
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self.busy_s if self._kept_off else None)
             self._wake.clear()
+            self._waiting.extend(job for job in self._kept_off if job not in self._waiting)
+            self._kept_off.clear()
             while self._waiting:
                 await self._do(self._waiting.popleft())
 
@@ -85,6 +92,9 @@ class DocumentJobs:
             code, said = 1, f"{type(error).__name__}: {error}"
         if any(waiting.index == job.index for waiting in self._waiting):
             self._last[job.index] = WorkModel(state="queued")
+        elif code == TRY_AGAIN:
+            self._kept_off.append(job)
+            self._last[job.index] = WorkModel(state="queued", detail=said)
         else:
             self._last[job.index] = WorkModel(state="done") if code == 0 else WorkModel(state="failed", detail=said)
         log.info("documents_changed", index=job.index, code=code)

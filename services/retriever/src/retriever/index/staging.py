@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
+from retriever.command_arguments import AtWork
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
 from retriever.encoders.lazy import SETTLED, settled_precision
 from retriever.encoders.resolve import ResolvedEncoder
@@ -37,7 +38,7 @@ def only_builder(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigurationError(f"Another build works in {out}. Wait until it ends, or choose another folder.") from None
+            raise AtWork(f"Another build works in {out}. Wait until it ends, or choose another folder.") from None
         with _named(out):
             yield
 
