@@ -9,7 +9,7 @@ from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retr
 from streams import BODY, endless_policy, request_sent, slow_policy, wait_for
 
 from gateway.keys import add_key
-from gateway.streaming import MAX_KEPT, EventLog
+from gateway.streaming import MAX_KEPT, AnswerStream, EventLog
 from parallelsearch.errors import Gone
 from parallelsearch.schemas.answers import TrajectoryModel
 from parallelsearch.schemas.events import EVENT, AnswerDelta, Done, Failed, ReasoningDelta, TurnStarted
@@ -235,3 +235,17 @@ def answered(gateway):
     return sum(
         float(line.split()[-1]) for line in lines if line.startswith("parallelsearch_http_requests_total") and "/v1/answers" in line
     )
+
+
+def test_a_reader_who_comes_back_as_the_stream_is_given_up_is_told_so():
+    async def endless(_):
+        await anyio.sleep_forever()
+
+    async def scenario():
+        stream = AnswerStream("x", endless, grace_s=60)
+        await asyncio.sleep(0)
+        coming = stream.events()
+        stream.give_up()
+        return [numbered.event async for numbered in coming]
+
+    assert [(event.event, event.status) for event in asyncio.run(scenario())] == [("error", 410)]

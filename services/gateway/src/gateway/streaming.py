@@ -40,6 +40,8 @@ MAX_KEPT = 4_096
 FIRST_READER_S = 5.0
 """So long a stream waits for its first reader, who is on the way when it is made."""
 
+LEFT = "Nobody read the stream for too long. Ask again."
+
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
@@ -269,11 +271,12 @@ class AnswerStream:
         self._task.cancel()
 
     def _conclude(self, task: asyncio.Task[TrajectoryModel]) -> None:
-        """Says how it ended, except to whoever left it."""
+        """Says how it ended, also to a reader who comes back in the moment that it is given up."""
         if not task.cancelled():
             self.log.put(_last_event(task))
-        elif self._stopped:
-            self.log.put(Failed(**problem_body(Stopping("The gateway is being stopped. Ask again."))))
+        else:
+            broken_off = Stopping("The gateway is being stopped. Ask again.") if self._stopped else Gone(LEFT)
+            self.log.put(Failed(**problem_body(broken_off)))
         self.log.close()
         if (place := self.give_place()) is not None:
             self._releasing = asyncio.create_task(place.aclose())
