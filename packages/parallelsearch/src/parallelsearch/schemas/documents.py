@@ -23,7 +23,7 @@ class DocumentModel(WireModel):
 
 
 class WorkModel(WireModel):
-    """The last work on an index: `queued`, `running`, then `done` or `failed`; `detail` says why it failed, or what it waits for."""
+    """The last work on an index: `queued`, `running`, then `done` or `failed`; `detail` says why it failed or what it waits for."""
 
     state: Literal["idle", "queued", "running", "done", "failed"] = "idle"
     detail: str = ""
