@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from parallelsearch.schemas.training import ResourcesSpec, RunState
+from parallelsearch.supervisor.groups import MARK
 from trainer.launchers.interface import Job
 from trainer.launchers.local import RUN_ID, VISIBLE, LocalLauncher, visible_gpus
 
@@ -83,3 +84,11 @@ def test_gpus_are_those_that_cuda_would_see(tmp_path, monkeypatch, given, seen):
 def test_nothing_makes_gpus_where_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setenv(VISIBLE, "0")
     assert visible_gpus(tmp_path) == ()
+
+
+def test_a_run_is_not_marked_as_ending_with_its_trainer(launcher, job, monkeypatch):
+    monkeypatch.setenv(MARK, "trainer-1")
+    handle = launcher.start(job)
+    environment = psutil.Process(int(handle)).environ()
+    launcher.cancel(handle, job)
+    assert (environment[RUN_ID], MARK in environment) == (job.run_id, False)

@@ -127,12 +127,14 @@ def test_a_death_is_written_down_and_revived_on_the_next_start(state):
     assert state.log("retriever").with_name("retriever.log.1").exists()
 
 
-def test_a_dead_leaders_children_are_ended_too(state):
-    found = start(state, service("policy", "parent"))
-    group = found.steps[0].group
-    pids = [process.pid for process in groups.members(group)]
-    os.kill(group.pid, signal.SIGKILL)
+def test_a_dead_leaders_children_are_ended_too_and_nobody_elses(state):
+    found = start(state, service("policy", "parent"), service("other", "parent"))
+    (policy, other) = (by_name(found)[name] for name in ("policy", "other"))
+    pids, others = children_of(policy), children_of(other)
+    assert len(pids) == 3, "itself, a child, and a child with a session of its own"
+    os.kill(policy.group.pid, signal.SIGKILL)
     assert eventually(lambda: not alive(pids))
+    assert alive(others) == others
 
 
 def test_when_the_supervising_process_is_killed_the_next_start_sweeps_up(state):

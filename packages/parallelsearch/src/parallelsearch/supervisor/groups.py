@@ -19,6 +19,8 @@ import psutil
 CLOCK_TOLERANCE_S = 2.0
 """Times of the wall clock, which may be set a little."""
 PROC = Path("/proc")
+MARK = "PARALLELSEARCH_STEP"
+"""Says in the environment of all that a step starts which start of it that was. What is to outlive its service goes without."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,16 @@ def family(group: Identity) -> list[psutil.Process]:
     return list(found.values())
 
 
+def marked(mark: str) -> list[psutil.Process]:
+    """The processes that carry the mark, wherever they went; of an empty one there are none."""
+    found = []
+    for process in psutil.process_iter() if mark else ():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
+
+
 def living(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
     alive = []
     for process in processes:
@@ -121,13 +133,14 @@ def send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def stop(group: Identity, grace_s: float) -> bool:
-    """Ends every process of the group: asked first, killed after the grace. False if something outlived even that."""
-    processes = family(group)
+def stop(group: Identity, grace_s: float, mark: str = "") -> bool:
+    """Ends all of the group and all that carries the mark: asked first, killed after the grace. False if something outlived that."""
+    processes = [*family(group), *marked(mark)]
     send(processes, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while (processes := living([*processes, *members(group)])) and time.monotonic() < deadline:
         time.sleep(0.05)
+    processes = living([*processes, *marked(mark)])
     send(processes, signal.SIGKILL)
     deadline = time.monotonic() + 5
     while (processes := living([*processes, *members(group)])) and time.monotonic() < deadline:

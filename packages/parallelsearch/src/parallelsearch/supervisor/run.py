@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ class Supervisor:
         self.steps = {step.name: step for step in plan.steps}
         self.states = {step.name: self._initial(step) for step in plan.steps}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.marks: dict[str, str] = {}
         self.client = probes.create_client()
         self.identity = groups.identify(os.getpid()) or Identity(os.getpid(), time.time())
         self.phase, self.detail = Phase.STARTING, ""
@@ -111,9 +113,9 @@ class Supervisor:
                 self._fail(f"{name} {self.states[name].death}")
 
     def _bury(self, name: str) -> None:
-        """Ends what a dead step's leader left behind in its group."""
+        """Ends what a dead step's leader left behind, in its group and in others."""
         if group := self.states[name].group:
-            groups.stop(group, grace_s=2)
+            groups.stop(group, grace_s=2, mark=self.marks.get(name, ""))
 
     def _is_first_start(self) -> bool:
         return self.phase is Phase.STARTING and self.ready_after_s is None
@@ -138,8 +140,9 @@ class Supervisor:
     def _start(self, step: Step) -> None:
         log = self.state.log(step.name)
         groups.rotate(log)
+        self.marks[step.name] = mark = f"{step.name}-{uuid.uuid4().hex}"
         try:
-            process = groups.start(step.command, self.environ | step.env, log)
+            process = groups.start(step.command, {**self.environ, **step.env, groups.MARK: mark}, log)
         except OSError as error:
             self._set(step.name, StepPhase.DIED, detail=str(error))
             self._fail(f"{step.name} cannot be started: {error}")

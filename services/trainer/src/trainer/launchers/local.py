@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from parallelsearch.schemas.training import RunState
+from parallelsearch.supervisor.groups import MARK
 from trainer.launchers.interface import Job, LauncherUnavailable, LaunchRefused, RunFiles, Status, read_log
 
 RUN_ID = "PARALLELSEARCH_RUN_ID"
@@ -31,8 +32,8 @@ RAY = {
     "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "8000000000",
     "RAY_prestart_worker_first_driver": "0",
 }
-NOT_FOR_RUNS = {"ADMIN_TOKEN"}
-"""What the service knows and code of a run's own must not."""
+NOT_FOR_RUNS = {"ADMIN_TOKEN", MARK}
+"""What the service knows and code of a run's own must not, and what marks that which ends with the service."""
 EXIT_CODE = "exit_code"
 ENDED = "0"
 """The handle of a run that was over before its start was recorded; else it is the process id of the run's shell."""
