@@ -134,7 +134,7 @@ def send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
 
 
 def stop(group: Identity, grace_s: float, mark: str = "") -> bool:
-    """Ends all of the group and all that carries the mark: asked first, killed after the grace. False if something outlived that."""
+    """Ends the group and all that carries the mark: asked first, killed after the grace. False if something outlived even that."""
     processes = [*family(group), *marked(mark)]
     send(processes, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
