@@ -174,6 +174,17 @@ def test_tokens_are_counted_where_a_policy_does_not_say_how_many(start_gateway, 
     assert answer["usage"]["completion_tokens"] == len(BOTH.encode()) + len(DONE.encode())
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 10**30])
+def test_numbers_of_tokens_that_nobody_can_have_counted_do_not_count(start_gateway, number):
+    def boasting(_, answer):
+        if "usage" in answer:
+            answer["usage"] = {"prompt_tokens": number, "completion_tokens": number}
+
+    policy = altered(fake_policy([BOTH, DONE], own_routes=False, tokenizes=False), "/v1/chat/completions", boasting)
+    answer = start_gateway(policy, fake_retriever(PASSAGES)).post("/v1/answers", json={"question": QUESTION}).json()
+    assert (answer["stop_reason"], answer["usage"]["prompt_tokens"]) == ("answered", 0)
+
+
 def with_header(app, name, value):
     """The application, each of whose answers carries this header, and no other of its name."""
 

@@ -20,6 +20,8 @@ NAME = "policy"
 VERSION_HEADER = "x-policy-version"
 EVENT_STREAM = "text/event-stream"
 END_OF_STREAM = "[DONE]"
+MOST_TOKENS = 2**31 - 1
+"""More than any context holds."""
 Json = dict[str, Any]
 T = TypeVar("T")
 
@@ -103,7 +105,7 @@ def _message(error: object) -> str:
 def count(usage: object, name: str) -> int:
     """A number of tokens as the server counts them; 0 where it does not say, or says what is none."""
     number = usage.get(name) if isinstance(usage, dict) else None
-    return number if type(number) is int and number > 0 else 0
+    return number if type(number) is int and 0 < number <= MOST_TOKENS else 0
 
 
 def first_choice(answer: Json) -> Json:
