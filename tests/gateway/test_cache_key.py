@@ -1,6 +1,9 @@
 """Two requests share a row only if the retriever would answer both the same: every field of a request to it makes a row another."""
 
+import time
+
 import pytest
+from altered import altered
 from gateway_fakes import BOTH, DONE, PASSAGES, fake_policy, fake_retriever
 
 from gateway.answer_cache import AnswerCache
@@ -121,6 +124,22 @@ def test_what_the_retriever_would_refuse_is_refused_and_is_no_failed_search(star
         assert (refusal.status_code, refusal.json()["errors"][0]["field"]) == (422, field), path
     for empty in ({"filter": {}}, {"method": "web"}):
         assert gateway.post("/v1/search", json={"queries": [MONET]} | empty).status_code == 200
+
+
+def test_a_search_of_the_web_is_paid_for_once_and_is_no_other_index(start_gateway):
+    def from_the_web(asked, answer):
+        if asked.get("method") == "web":
+            answer["index"] |= {"name": "web", "fingerprint": "web-serper", "ranking": ""}
+
+    retriever = fake_retriever(PASSAGES, methods=["dense", "web"])
+    gateway = start_gateway(fake_policy([]), altered(retriever, "/v1/retrieve", from_the_web), upstream_refresh_s=0.05)
+    methods = ["web", None]
+    for number in range(6):
+        for method in methods:
+            found = gateway.post("/v1/search", json={"queries": [MONET], "method": method}).json()["results"][0]
+            assert found["cached"] is (number > 0), (number, method)
+        time.sleep(0.1)
+    assert [asked.method for asked in retriever.state.requests] == methods
 
 
 def test_an_answer_is_searched_by_the_method_that_is_asked_for(gateway, retriever):

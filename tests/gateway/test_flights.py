@@ -34,7 +34,7 @@ class Replica:
     def __init__(self, url, retriever, ttl_s=100):
         self.link = RedisLink(url, timeout_s=1)
         version = IndexVersions()
-        version.learn("", INDEX)
+        version.learn(EVERYWHERE, INDEX)
         self.flights = Flights(SearchCache(self.link, ttl_s=ttl_s), retriever, version)
         self.search = CachedSearch(self.flights, retriever, version).search
 

@@ -29,6 +29,7 @@ class IndexVersions:
 
     def __init__(self) -> None:
         self._known: dict[str, IndexVersion] = {}
+        self._web = UNKNOWN
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -38,8 +39,15 @@ class IndexVersions:
         """False where it is not known yet."""
         return self._known.get(name, UNKNOWN)
 
-    def learn(self, name: str, version: IndexVersion) -> None:
-        self._known[name] = version
+    def searched(self, scope: Scope) -> IndexVersion:
+        """What a search there is answered from, which is the web and no index where that is asked for."""
+        return self._web if scope.method == "web" else self.of(scope.index)
+
+    def learn(self, scope: Scope, version: IndexVersion) -> None:
+        if scope.method == "web":
+            self._web = version
+        else:
+            self._known[scope.index] = version
 
     def replace(self, known: Mapping[str, IndexVersion]) -> None:
         self._known = dict(known)
@@ -103,7 +111,7 @@ class Flights:
         """For each normalised query the row to come. The futures are shared: wait for them, do not cancel them."""
         rows: dict[str, asyncio.Future[Landed]] = {}
         new: list[Row] = []
-        version = self._versions.of(scope.index)
+        version = self._versions.searched(scope)
         for query in queries:
             wanted = Wanted(query, top_k, version, scope)
             if wanted in self._under_way:
@@ -194,7 +202,7 @@ class Flights:
             batch = await self._retriever.search([row.query for row in rows], top_k, scope)
             version = IndexVersion(batch.fingerprint, batch.ranking)
             if version:
-                self._versions.learn(scope.index, version)
+                self._versions.learn(scope, version)
                 fresh = [result for result in batch.results if not result.failed]
             for row, result in zip(rows, batch.results, strict=True):
                 self._land(row, Landed(result, version))

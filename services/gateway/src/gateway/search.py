@@ -51,11 +51,11 @@ class CachedSearch:
             places.setdefault(normalise(query), []).append(position)
         results: dict[int, SubQueryResult] = {}
         rows = await self._rows(places, top_k, queries, results)
-        version = self._versions.of(self._scope.index)
+        version = self._versions.searched(self._scope)
         if outdated := {query: places[query] for query, landed in rows.items() if landed.version and landed.version != version}:
             # The index was replaced between cache and retriever: once more, so that no turn mixes passages of two.
             rows |= await self._rows(outdated, top_k, queries, results)
-            version = self._versions.of(self._scope.index)
+            version = self._versions.searched(self._scope)
         error = next((landed.error for landed in rows.values() if landed.error), None)
         if error is not None and all(result.failed for result in results.values()):
             raise RetrievalFailed(error.detail, retry_after_s=error.retry_after_s or 2) from error

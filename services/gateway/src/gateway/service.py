@@ -90,7 +90,7 @@ class AnswerService:
         _check_model(request, identity.model)
         scope = await self._scope(request)
         settings = self._rollout_settings(request, policy)
-        version = self._upstreams.versions.of(scope.index)
+        version = self._upstreams.versions.searched(scope)
         key = self._answers.key(request, settings, identity, version)
         if key is not None and (known := await self._answers.get(key)) is not None:
             return await self._again(known.model_copy(update={"id": answer_id, "detail": FROM_CACHE}), owner, observer)
@@ -100,7 +100,7 @@ class AnswerService:
         if self._store is not None:
             await self._store.put(owner, wire)
         raise_for_failure(trajectory, wire)
-        still = self._upstreams.versions.of(scope.index) == version and wire.index.fingerprint in {"", version.fingerprint}
+        still = self._upstreams.versions.searched(scope) == version and wire.index.fingerprint in {"", version.fingerprint}
         if key is not None and still and set(wire.policy.versions) <= {identity.version}:
             await self._answers.put(key, wire, settings)
         return wire
