@@ -62,6 +62,14 @@ def checked_token(token: str, name: str) -> str:
     return token
 
 
+class Refusal(Exception):
+    """What an upstream answered instead of a success: the cause of the error that `check` makes of it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 def create_client(
     base_url: str, *, timeout_s: float, connections: int = 512, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
@@ -106,7 +114,7 @@ def check(response: httpx2.Response, upstream: str) -> httpx2.Response:
     kind = _BY_STATUS.get(response.status_code, UpstreamUnavailable)
     error = kind(f"The {upstream} answered {response.status_code}: {_detail(response)}", retry_after_s=_retry_after(response))
     error.asked_to_wait = error.retryable and "retry-after" in response.headers
-    raise error
+    raise error from Refusal(response.status_code)
 
 
 def may_retry(error: Exception, until: float) -> bool | float:

@@ -11,7 +11,7 @@ import httpx2
 import orjson
 from pydantic import ValidationError
 
-from parallelsearch.clients.http import may_retry
+from parallelsearch.clients.http import Refusal, may_retry
 from parallelsearch.clients.pools import Pool
 from parallelsearch.clients.wire import JSON_HEADERS, Wire, with_retries
 from parallelsearch.errors import NotFound, ParallelSearchError, RetrievalFailed, UpstreamUnavailable
@@ -22,6 +22,7 @@ from parallelsearch.schemas.trajectories import passage_from_wire
 
 NAME = "retriever"
 ATTEMPTS, LONGEST_WAIT_S = 3, 0.5
+UNANSWERED = frozenset({502, 504})
 
 
 class RetrieverClient:
@@ -128,5 +129,6 @@ def _scope_to_wire(scope: Scope) -> dict[str, Any]:
 
 
 def _is_down(error: ParallelSearchError) -> bool:
-    """Nobody answered at all, so asking once per query would only multiply the wait."""
-    return isinstance(error.__cause__, httpx2.TransportError)
+    """Nobody answered at all, or not in time, so asking once per query would only multiply the load and the wait."""
+    cause = error.__cause__
+    return isinstance(cause, httpx2.TransportError) or (isinstance(cause, Refusal) and cause.status in UNANSWERED)
