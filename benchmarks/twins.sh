@@ -5,7 +5,7 @@
 # usage: RETRIEVER_INDEX=FOLDER [RETRIEVER_ENCODER=FOLDER] benchmarks/twins.sh DATA OUT [up] [ask] [alone] [report] [down]
 # from the root of the repository. DATA holds SET.jsonl; all steps if none is named. `ask` and `alone` go on where they were stopped.
 # PARALLEL and SEQUENTIAL are adapters of the bundled policy's base (those in benchmarks/twins). LIMIT: questions of each type other than
-# comparisons (100). PORT (21100) and the 13 after it are listened on.
+# comparisons (100); ROUNDS: of two comparisons, one rollout at a time (6). PORT (21100) and the 13 after it are listened on.
 set -euo pipefail
 declare -A adapter=([parallel]=${PARALLEL:-benchmarks/twins/parallel} [sequential]=${SEQUENTIAL:-benchmarks/twins/sequential})
 data=$1; mkdir -p "$2"; out=$(cd "$2" && pwd); shift 2
@@ -38,7 +38,7 @@ if wants ask; then # all comparisons, of the other types a sample
   for mode in parallel sequential; do evaluate "$mode" others "$out"/questions/*.jsonl --limit "$limit" --concurrency 16; done
 fi
 if wants alone; then # a question of each set in turns, so that what else the machine does meets both
-  for round in {1..6}; do
+  for round in $(seq "${ROUNDS:-6}"); do
     for mode in parallel sequential; do
       evaluate "$mode" "alone-$round" "${files[@]}" --subset parallel --limit 1 --seed "$round" --concurrency 1
     done
