@@ -1,12 +1,19 @@
 """What tests of several folders share. Imports wait: some folders are run on machines that hold less than the whole environment."""
 
 import gc
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure():
+    """A shell that runs us in the background has us ignore SIGINT, and so would all that the tests start and interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
