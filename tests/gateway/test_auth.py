@@ -214,6 +214,18 @@ def test_every_form_of_address_is_taken(monkeypatch, variable, value):
     load(GatewaySettings)
 
 
+@pytest.mark.parametrize(("auth", "missing"), [("on", "there is no GATEWAY_API_KEYS_FILE"), ("off", "AUTH=off asks for none")])
+@pytest.mark.parametrize("limit", ["GATEWAY_KEY_CONCURRENT", "GATEWAY_KEY_REQUESTS_PER_MINUTE"])
+def test_limits_of_keys_are_refused_where_nobody_is_asked_for_one(monkeypatch, tmp_path, limit, auth, missing):
+    monkeypatch.setenv("AUTH", auth)
+    monkeypatch.setenv(limit, "2")
+    with pytest.raises(SystemExit, match=rf"{limit}: .*{missing}"):
+        load(GatewaySettings)
+    monkeypatch.setenv("AUTH", "on")
+    monkeypatch.setenv("GATEWAY_API_KEYS_FILE", str(tmp_path / "keys.json"))
+    load(GatewaySettings)
+
+
 @pytest.mark.parametrize("name", ["admin", "anonymous", "Bad Name", ""])
 def test_no_key_has_the_name_of_somebody_else(tmp_path, name):
     path = tmp_path / "keys.json"

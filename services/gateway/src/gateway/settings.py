@@ -96,3 +96,12 @@ class GatewaySettings(ServiceSettings):
                 "set GATEWAY_API_KEYS_FILE, or AUTH=off to let anybody in"
             )
         return self
+
+    @model_validator(mode="after")
+    def _limits_of_keys_need_keys(self) -> Self:
+        names = [name for name in ("key_requests_per_minute", "key_concurrent") if getattr(self, name) is not None]
+        if names and (self.auth == "off" or self.api_keys_file is None):
+            limits = " and ".join(f"GATEWAY_{name.upper()}" for name in names)
+            asked = "AUTH=off asks for none" if self.auth == "off" else "there is no GATEWAY_API_KEYS_FILE"
+            raise ValueError(f"{limits}: what a key may do is limited here, but {asked}: ask for keys or leave the limit out")
+        return self
