@@ -3,19 +3,24 @@
 import os
 import time
 import uuid
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
-from ray_node import ray_node
+from ray_node import PROGRAM, ray_node
 from service_stand_ins import free_port
 from training_platform import until
 
 from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunState
 from trainer.launchers.interface import Job
+from trainer.launchers.local import LocalLauncher
 from trainer.launchers.ray import RayLauncher
+from trainer.shared_tokenizer import HOOK
 
 pytestmark = pytest.mark.ray
 RUNS = "/v1/training-runs"
+SENDERS = Path(__file__).resolve().parents[1] / "support" / "tokenizer_senders.py"
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +176,29 @@ def test_a_run_for_a_cluster_that_is_not_there_waits_and_says_so(start_trainer, 
 
     assert trainer.run(run_id)["state"] == "queued"
     assert "The Ray cluster cannot be reached" in trainer.run(run_id)["detail"]
+
+
+def with_tokenizers(tmp_path):
+    """A run's environment, in which Ray's processes find what a training host has besides."""
+    import tokenizers
+
+    import trainer
+
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "tokenizers").symlink_to(Path(tokenizers.__file__).parent)
+    return {"PYTHONPATH": f"{Path(trainer.__file__).parents[1]}:{tmp_path / 'site'}", **HOOK}
+
+
+@pytest.mark.parametrize("where", ["cluster", "a Ray of the run's own"])
+def test_a_tokenizer_handed_over_for_each_question_is_unpacked_once(launcher, tmp_path, where):
+    job = a_job(tmp_path, f"{PROGRAM.with_name('python')} {SENDERS} 20")
+    job = replace(job, environment=job.environment | with_tokenizers(tmp_path))
+    if where != "cluster":
+        launcher = LocalLauncher(gpus=lambda: ["0"])
+    launcher_handle = launcher.start(job)
+    end = time.monotonic() + 90
+    while (status := launcher.status(launcher_handle, job)).state is not RunState.SUCCEEDED:
+        assert status.state is not RunState.FAILED and time.monotonic() < end, launcher.logs(launcher_handle, job, 0).decode()
+        time.sleep(0.2)
+
+    assert b"20 copies, 1 tokenizers, ids [(3,)]" in launcher.logs(launcher_handle, job, 0)
