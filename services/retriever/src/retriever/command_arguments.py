@@ -13,6 +13,7 @@ import typer
 from parallelsearch.clients.retriever_admin import RetrieverAdminClient
 from parallelsearch.errors import ConfigurationError, CorpusError, ParallelSearchError
 from retriever.documents.formats import SUFFIXES, format_of
+from retriever.index.errors import AtWork
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 128, 16
 """What found most evidence in the words that the policy reads of a passage: benchmarks/documents_recall.py."""
@@ -22,10 +23,6 @@ INDEXES, RETRIEVER_URL, ADMIN_TOKEN = "RETRIEVER_INDEXES", "RETRIEVER_URL", "ADM
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _GOES_ON = "what was published before stands, and the same command goes on from here"
 _PASSAGE_SUFFIXES = frozenset((".jsonl", ".json", ".ndjson", ".gz", ".parquet"))
-
-
-class AtWork(ConfigurationError):
-    """Another build works in the folder of the index."""
 
 
 @contextmanager

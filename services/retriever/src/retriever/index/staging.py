@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 
 from parallelsearch.errors import ConfigurationError, ParallelSearchError
-from retriever.command_arguments import AtWork
 from retriever.corpus.store import OFFSETS_FILE, PASSAGES_FILE
 from retriever.encoders.lazy import SETTLED, settled_precision
 from retriever.encoders.resolve import ResolvedEncoder
+from retriever.index.errors import AtWork
 from retriever.index.manifest import BUILDING_FOLDER, FileRecord, SettledPrecision
 from retriever.index.plan import BuildPlan, CorpusSource
 from retriever.index.progress import say
