@@ -49,10 +49,10 @@ def a_job(tmp_path, script):
     return Job(run_id, ("sh", "-c", script), {"GREETING": "hello there", "MARK": run_id}, tmp_path / run_id, ResourcesSpec())
 
 
-def wait(launcher, job, *states):
+def wait(launcher, job, *states, handle=None):
     end = time.monotonic() + 60
-    while (status := launcher.status(job.run_id, job)).state not in states:
-        assert time.monotonic() < end, status
+    while (status := launcher.status(handle or job.run_id, job)).state not in states:
+        assert time.monotonic() < end, (status, launcher.logs(handle or job.run_id, job, 0))
         time.sleep(0.2)
     return status
 
@@ -195,10 +195,7 @@ def test_a_tokenizer_handed_over_for_each_question_is_unpacked_once(launcher, tm
     job = replace(job, environment=job.environment | with_tokenizers(tmp_path))
     if where != "cluster":
         launcher = LocalLauncher(gpus=lambda: ["0"])
-    launcher_handle = launcher.start(job)
-    end = time.monotonic() + 90
-    while (status := launcher.status(launcher_handle, job)).state is not RunState.SUCCEEDED:
-        assert status.state is not RunState.FAILED and time.monotonic() < end, launcher.logs(launcher_handle, job, 0).decode()
-        time.sleep(0.2)
+    handle = launcher.start(job)
+    wait(launcher, job, RunState.SUCCEEDED, handle=handle)
 
-    assert b"20 copies, 1 tokenizers, ids [(3,)]" in launcher.logs(launcher_handle, job, 0)
+    assert b"20 copies, 1 tokenizers, ids [(3,)]" in launcher.logs(handle, job, 0)

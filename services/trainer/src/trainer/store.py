@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import structlog
@@ -140,34 +141,26 @@ def _run(row: _Row) -> Run:
         fault = error.errors(include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise Gone(f"Training run {row.id} was taken by another version of the trainer: {where}: {fault['msg']}.") from None
-    return Run(
-        id=row.id,
-        state=RunState(row.state),
-        spec=spec,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        detail=row.detail,
-        handle=row.handle,
-        idempotency_key=row.idempotency_key,
-        last_log_lines=tuple(row.last_log_lines),
-        flags=tuple(row.flags),
-    )
+    return Run(spec=spec, idempotency_key=row.idempotency_key, **_recorded(row))
 
 
 def _unread(row: _Row) -> Unread:
-    return Unread(
-        id=row.id,
-        state=RunState(row.state),
-        spec=row.spec,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        detail=row.detail,
-        last_log_lines=tuple(row.last_log_lines),
-        flags=tuple(row.flags),
-        handle=row.handle,
-    )
+    return Unread(spec=row.spec, **_recorded(row))
+
+
+def _recorded(row: _Row) -> dict[str, Any]:
+    """What can be read of a run whatever version took it."""
+    return {
+        "id": row.id,
+        "state": RunState(row.state),
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "detail": row.detail,
+        "handle": row.handle,
+        "last_log_lines": tuple(row.last_log_lines),
+        "flags": tuple(row.flags),
+    }
 
 
 class Store:
