@@ -18,6 +18,7 @@ cat "$data/parallel_eval.jsonl" "$data/sequential_eval.jsonl" > "$data/boundary_
 make prompts "${multihop[@]}" --split eval --type comparison --type bridge_comparison --type compositional --out "$data/improve_eval.jsonl"
 "$python" "$here/mix.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --wrong 0.4 --limit 2300 --out "$raw/mixed.jsonl"
 make cold-start "$raw/mixed.jsonl" "${corpora[@]}" --out "$data/cold_mixed.jsonl"
+head -n 512 "$data/cold_mixed.jsonl" > "$data/cold_short.jsonl"
 "$python" "$here/twin.py" "$raw/sft_parallel.jsonl.gz" "$raw/sft_sequential.jsonl.gz" --every 3 --out "$raw"
 make cold-start "$raw/twin_parallel.jsonl" "${corpora[@]}" --out "$data/cold_parallel.jsonl"
 make cold-start "$raw/twin_sequential.jsonl" "${corpora[@]}" --mode sequential --out "$data/cold_sequential.jsonl"

@@ -14,7 +14,7 @@ NO_CHANGE = 1e-15
 """A learning rate that leaves the weights as they are; 0 is no learning rate of a run."""
 
 
-def cold_start(name, data, **lora):
+def cold_start(name, data, **changes):
     return {
         "kind": "supervised",
         "name": name,
@@ -26,7 +26,7 @@ def cold_start(name, data, **lora):
         "learning_rate": 2e-4,
         "resources": RESOURCES,
         "checkpoints": {"every_steps": 100_000},
-        **lora,
+        **changes,
     }
 
 
@@ -71,6 +71,11 @@ def reinforce(
         "health": {"action": "flag"},
         **changes,
     }
+
+
+def on_cards(name, gpus, **resources):
+    resources = RESOURCES | {"gpus_per_node": gpus} | resources
+    return reinforce(name, MIXED, BOUNDARY, steps=10, micro_batch=4, evaluation={}, resources=resources)
 
 
 LORA = {"lora": {"rank": 24, "alpha": 48}, "batch": 32, "learning_rate": 1e-3}
@@ -124,6 +129,14 @@ PLANS = {
     ],
     # Twice the learning rate, with both seeds.
     "rates": [reinforce(f"rate-{2 * RATE:g}-seed{seed}", MIXED, BOUNDARY, rate=2 * RATE, seed=seed) for seed in (42, 43)],
+    # Over two cards of a host, each of which holds policy, reference and vLLM, beside the same run on one; then with the weights
+    # themselves shared out, and a cold start. Without evaluation: these are measured in training.
+    "cards": [
+        on_cards("cards-2", 2),
+        on_cards("cards-1", 1),
+        on_cards("cards-zero3", 2, zero_stage=3),
+        cold_start("cards-cold", "cold_short.jsonl", resources=RESOURCES | {"gpus_per_node": 2}),
+    ],
     # Does everything start, step and end? Five minutes on one card.
     "smoke": [
         reinforce("smoke", "bundled", BOUNDARY, steps=3),
