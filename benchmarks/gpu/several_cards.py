@@ -95,9 +95,9 @@ def to_markdown(told: dict[str, object]) -> str:
     lines = [
         f"{cards} × {card['card']}, {card['date']}, torch {card['torch']}." if card else f"{cards} × {told['devices'][0]}.",
         "",
-        f"{told['rows_in_index']:,} × {told['dimension']} vectors, engine {told['engine']}, top {told['top_k']}; loaded on one card",
-        f"in {loaded['one_card_s']} s, spread over {cards} in {loaded['all_cards_s']} s. Milliseconds from queries on the host to",
-        "results on the host, median.",
+        f"{told['rows_in_index']:,} × {told['dimension']} vectors, engine {told['engine']}, top {told['top_k']}; loaded on one",
+        f"card in {loaded['one_card_s']} s, spread over {cards} in {loaded['all_cards_s']} s. Milliseconds from queries on",
+        "the host to results there, median.",
         "",
         "| batch | one card, ms | all cards, ms | ratio | same rows | largest difference of scores |",
         "|---|---|---|---|---|---|",
