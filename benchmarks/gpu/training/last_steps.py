@@ -14,7 +14,8 @@ from collections import defaultdict
 from statistics import fmean
 
 import numpy as np
-from report import FACTS, SEED, describe, plot, read, report_parser, speed
+from plots import plot_curves, plot_grid
+from report import FACTS, SEED, describe, read, report_parser, speed
 
 from parallelsearch.evaluation.statistics import ratio_intervals
 
@@ -70,35 +71,14 @@ def cell(fact, *, percent):
     return f"{mean:.{digits}f}{' %' if percent else ''} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def plot_grid(told, path):
-    """A panel for each kind: the share of decomposed questions over λs, a line for each λd."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(KINDS), figsize=(11, 4.5), sharey=True)
-    weights = sorted({run["lambda_d"] for run in told.values()})
-    for axis, kind in zip(axes, KINDS, strict=True):
-        for place, weight in enumerate(weights):
-            line = sorted(
-                (run["lambda_s"], *facts["interval"], facts["mean"])
-                for run in told.values()
-                if run["lambda_d"] == weight
-                for facts in [run["last_steps"][kind]["decomposed"]]
-            )
-            at, low, high, mean = np.array(line).T
-            error = np.clip([mean - low, high - mean], 0, None)
-            axis.errorbar(at + 0.008 * place, mean, error, marker="o", capsize=3, linewidth=1.5, label=f"λd = {weight:g}")
-        axis.set_title(f"{kind} questions")
-        axis.set_xlabel("λs")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("decomposed")
-    axes[0].set_ylim(-0.02, 1.02)
-    axes[0].legend()
-    figure.suptitle("Share of rollouts that decompose, last steps of training; bars are 95 % intervals")
-    figure.tight_layout()
-    figure.savefig(path, dpi=90)
+def grid(told):
+    """The points of plot_grid."""
+    points = {kind: [] for kind in KINDS}
+    for run in told.values():
+        for kind in KINDS:
+            share = run["last_steps"][kind]["decomposed"]
+            points[kind].append((run["lambda_d"], run["lambda_s"], share["mean"], *share["interval"]))
+    return points
 
 
 def main():
@@ -113,7 +93,11 @@ def main():
         told[name] = {**describe(runs[name], None), "steps": steps, "last_steps": measured(groups)}
     whole = {"card": given.card, "date": given.date, "last_steps": given.steps, "runs": told}
     (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
-    (plot_grid if given.grid else plot)(told, given.out / f"{given.name}.png")
+    image = given.out / f"{given.name}.png"
+    if given.grid:
+        plot_grid(grid(told), image, "Share of rollouts that decompose, last steps of training; bars are 95 % intervals")
+    else:
+        plot_curves(told, image)
     about = (
         f"{given.card}, {given.date}. Training rollouts of the last {given.steps} steps, temperature 1, eight for each question, "
         "which the run had not met before: mean over questions [95 % interval]."

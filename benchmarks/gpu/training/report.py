@@ -5,7 +5,7 @@ usage: report.py ARCHIVE.tar.gz … --before RUN=BEFORE … [--pool NAME=RUN,RUN
 
 `--before boundary-seed42=before` says which one-step run measured the policy that a run started from; `--pool` puts runs that
 differ in their seed together, question by question; `--runs` leaves the others out; `--keep` takes over the runs that an earlier
-NAME.json tells of. Writes NAME.json, NAME.md and NAME.png.
+NAME.json tells of, beside which one made again is NAME-again. Writes NAME.json, NAME.md, NAME.png and, for `--grid`, NAME_grid.png.
 Evaluation is of the same questions before and after, at the temperature that the runs name; of several samples of a question the
 mean counts.
 """
@@ -19,12 +19,13 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from plots import CURVES, plot_curves, plot_grid
 
 from parallelsearch.evaluation.statistics import paired_bootstrap
 from trainer.records import RolloutRecord
 from trainer.step_metrics import steps_of
 
-SEED, SMOOTH = 1, 5
+SEED = 1
 FACTS = {
     "exact match": lambda record: record.matched,
     "decomposed": lambda record: record.decomposed,
@@ -35,7 +36,6 @@ FACTS = {
     "reward": lambda record: record.reward,
 }
 FEWEST_CALLS = 2
-CURVES = ("decomposed/parallel", "decomposed/sequential", "turns/parallel", "turns/sequential", "exact_match", "reward")
 
 
 @dataclass(frozen=True)
@@ -213,27 +213,18 @@ def speed(told):
     return lines
 
 
-def plot(told, path):
-    import matplotlib
+def grid(told):
+    """The points of plot_grid; the intervals of the report are of differences, so these have none."""
+    points = {kind: [] for kind in ("parallel", "sequential")}
+    for run in told.values():
+        for kind, found in points.items():
+            share = run["evaluation"][kind]["decomposed"]["after"]
+            found.append((run["lambda_d"], run["lambda_s"], share, share, share))
+    return points
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 3, figsize=(14, 7), sharex=True)
-    for axis, name in zip(axes.flat, CURVES, strict=True):
-        for run, facts in ((run, facts) for run, facts in told.items() if "curves" in facts):
-            values = np.array([np.nan if value is None else value for value in facts["curves"][name]], dtype=float)
-            if len(values) >= SMOOTH:
-                smooth = [np.nanmean(values[max(0, at - SMOOTH + 1) : at + 1]) for at in range(len(values))]
-                axis.plot(range(1, len(values) + 1), smooth, label=run, linewidth=1.5)
-        axis.set_title(name)
-        axis.grid(alpha=0.3)
-    for axis in axes[1]:
-        axis.set_xlabel("step")
-    axes[0, 0].legend(fontsize=8)
-    figure.suptitle(f"Training rollouts, sampled at temperature 1; means over the last {SMOOTH} steps")
-    figure.tight_layout()
-    figure.savefig(path, dpi=90)
+def unused(name, kept):
+    return unused(f"{name}-again", kept) if name in kept else name
 
 
 def report_parser():
@@ -252,6 +243,7 @@ def main():
     parser = report_parser()
     parser.add_argument("--before", nargs="*", default=[])
     parser.add_argument("--pool", nargs="*", default=[])
+    parser.add_argument("--grid", action="store_true", help="plots what was decomposed over the weights, too")
     parser.add_argument("--keep", type=Path, help="the JSON file of an earlier visit")
     given = parser.parse_args()
     runs = {run.name: run for archive in given.archives for run in read(archive)}
@@ -262,10 +254,13 @@ def main():
         pooled = [runs[member] for member in members.split(",")]
         told[name] = pool(pooled, runs[before[pooled[0].name]])
     if given.keep:
-        told = dict(sorted((json.loads(given.keep.read_text())["runs"] | told).items()))
+        kept = json.loads(given.keep.read_text())["runs"]
+        told = dict(sorted((kept | {unused(name, kept): run for name, run in told.items()}).items()))
     whole = {"card": given.card, "date": given.date, "runs": told}
     (given.out / f"{given.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
-    plot(told, given.out / f"{given.name}.png")
+    plot_curves(told, given.out / f"{given.name}.png")
+    if given.grid:
+        plot_grid(grid(told), given.out / f"{given.name}_grid.png", "Share of held-out questions decomposed after training")
     lines = [
         f"{given.card}, {given.date}. Held-out questions, {temperatures(told)}: before → after [95 % interval of the difference].",
         *filter(None, (run.get("short") for run in told.values())),
@@ -274,6 +269,7 @@ def main():
         "",
         *speed(told),
         "",
+        *([f"![Decomposed questions over the weights]({given.name}_grid.png)", ""] if given.grid else []),
         f"![Curves of the training rollouts]({given.name}.png)",
         "",
     ]
