@@ -115,6 +115,10 @@ def fake_policy(
             app.state.tokenized.append(text)
             return {"tokens": tokens.encode(text) if "prompt" in body else tokens.message(text)}
 
+        @app.post("/detokenize")
+        async def detokenize(request: Request):
+            return {"prompt": tokens.decode((await request.json())["tokens"])}
+
         @app.post("/v1/completions")
         async def completions(request: Request):
             body = await request.json()

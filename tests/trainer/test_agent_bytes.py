@@ -57,7 +57,29 @@ SCRIPTS = {
 @pytest.mark.parametrize("context_tokens", [4000, 1900])
 @pytest.mark.parametrize("layout", ["labelled", "compact", "paper"])
 async def test_the_gateways_loop_and_openrlhfs_give_the_same_bytes(agent, tmp_path, script, context_tokens, layout):
-    worker = make_worker(tmp_path, Retriever(), context_tokens=context_tokens, layout=layout)
+    await give_the_same_bytes(agent, tmp_path, script, context_tokens=context_tokens, layout=layout)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"observation_tokens": 40},
+        {"observation_tokens": 40, "observation_tokens_further": 0, "passage_words_wide": 5},
+        {"passage_words": 3},
+        {"observation_tokens": 30, "layout": "paper", "paper_cut": "published"},
+    ],
+    ids=lambda limits: " ".join(limits),
+)
+async def test_what_a_run_shows_of_passages_is_what_is_served_under_the_same_settings(agent, tmp_path, limits):
+    default = await give_the_same_bytes(agent, tmp_path / "default", [SEARCH, ANSWER], layout=limits.get("layout", "labelled"))
+    limited = await give_the_same_bytes(agent, tmp_path / "limited", [SEARCH, ANSWER], **limits)
+    assert len(limited[-1]) < len(default[-1])
+
+
+async def give_the_same_bytes(agent, tmp_path, script, **rollout):
+    """Asserts it, and gives the contexts of each turn, in tokens."""
+    worker = make_worker(tmp_path, Retriever(), **rollout)
     response, engine = await execute(agent, worker, *script)
 
     served = []
@@ -71,3 +93,4 @@ async def test_the_gateways_loop_and_openrlhfs_give_the_same_bytes(agent, tmp_pa
     assert record.stop_reason is trajectory.stop_reason
     assert record.turns == len(trajectory.turns)
     assert learnt_text(response) == [turn.text for turn in trajectory.turns]
+    return served

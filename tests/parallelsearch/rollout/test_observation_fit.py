@@ -62,6 +62,11 @@ def test_paper_cut_as_published_loses_the_closing_tag_and_tag_safe_keeps_it():
     assert safe.text.endswith("</information>\n\n")
 
 
+@pytest.mark.parametrize(("layout", "tokens"), [(Layout.LABELLED, 1_500), (Layout.COMPACT, 1_500), (Layout.PAPER, 1_000)])
+def test_further_sub_queries_have_tokens_of_their_own_but_in_the_published_layout(layout, tokens):
+    assert [ObservationSettings(layout=layout).budget(sub_queries) for sub_queries in (1, 2, 4)] == [1_000, 1_000, tokens]
+
+
 def test_words_per_passage_depend_on_the_number_of_sub_queries():
     long = Passage("l", "T", " ".join(f"w{i}" for i in range(200)))
     two = render([SubQueryResult(q, (long,)) for q in "ab"]).text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 from gateway import metrics
@@ -182,11 +181,16 @@ class AnswerService:
         return tuple(name for name in self._upstreams.versions.names if name)
 
     def _rollout_settings(self, request: AnswerRequest, policy: PinnedPolicy) -> RolloutSettings:
-        description = policy.description
-        observation = ObservationSettings(special_tokens=description.special_tokens)
-        layout = self._settings.policy_layout or description.layout
-        if layout is not None:
-            observation = replace(observation, layout=layout)
+        description, limits = policy.description, self._settings
+        observation = ObservationSettings(
+            layout=limits.policy_layout or description.layout or ObservationSettings().layout,
+            passage_words=limits.passage_words,
+            passage_words_wide=limits.passage_words_wide,
+            budget_tokens=limits.observation_tokens,
+            budget_tokens_further=limits.observation_tokens_further,
+            paper_cut=limits.paper_cut,
+            special_tokens=description.special_tokens,
+        )
         return RolloutSettings(
             mode=_mode(request),
             top_k=request.top_k,

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from redis.asyncio import ConnectionPool
 
 from parallelsearch.protocol.observations import Layout
+from parallelsearch.rollout.settings import PaperCut
 from servicekit.hosts import is_loopback
 from servicekit.settings import HttpAddress, ServiceSettings, Token, address
 
@@ -81,6 +82,13 @@ class GatewaySettings(ServiceSettings):
     stream_grace_s: float = Field(default=5.0, ge=0, le=600)
     """How long a streamed answer goes on without a reader, who may come back; 0 ends it at once."""
     turn_tokens: int | None = Field(default=None, ge=1)
+    observation_tokens: int = Field(default=1_000, ge=1)
+    observation_tokens_further: int = Field(default=250, ge=0)
+    """For each sub-query beyond two."""
+    passage_words: int = Field(default=120, ge=1)
+    passage_words_wide: int = Field(default=60, ge=1)
+    """With more than two sub-queries."""
+    paper_cut: PaperCut = "tag_safe"
 
     @model_validator(mode="after")
     def _one_name_to_resolve(self) -> Self:

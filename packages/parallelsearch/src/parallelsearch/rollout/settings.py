@@ -9,6 +9,8 @@ from parallelsearch.protocol.observations import Layout
 from parallelsearch.protocol.prompt import build_prompt
 from parallelsearch.rollout.types import Mode
 
+PaperCut = Literal["published", "tag_safe"]
+"""How the published layout cuts an observation: as published, closing tag and all, or before the tag."""
 OPENING_TOKENS = 8
 """More than any tokenizer needs for the opening tag."""
 
@@ -23,15 +25,16 @@ class ObservationSettings:
     """Used with more than two sub-queries."""
     budget_tokens: int = 1_000
     budget_tokens_further: int = 250
-    """Added for each sub-query beyond two."""
-    paper_cut: Literal["published", "tag_safe"] = "tag_safe"
+    """Added for each sub-query beyond two; not in the published layout, which cuts each observation at the same length."""
+    paper_cut: PaperCut = "tag_safe"
     special_tokens: tuple[str, ...] = ()
 
     def words(self, sub_queries: int) -> int:
         return self.passage_words if sub_queries <= 2 else self.passage_words_wide
 
     def budget(self, sub_queries: int) -> int:
-        return self.budget_tokens + self.budget_tokens_further * max(0, sub_queries - 2)
+        further = 0 if self.layout is Layout.PAPER else max(0, sub_queries - 2)
+        return self.budget_tokens + self.budget_tokens_further * further
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from pydantic import (
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.reward.scoring import Preset
 from parallelsearch.reward.terms import MAX_ALPHA, MAX_FORMAT, MAX_WEIGHT
+from parallelsearch.rollout.settings import PaperCut
 from parallelsearch.rollout.types import Mode
 from parallelsearch.schemas.base import CleanText, NonBlankText, WireModel
 
@@ -104,6 +105,15 @@ class RolloutSpec(WireModel):
     max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
     turn_tokens: StrictInt = Field(default=500, ge=8, le=MAX_TOKENS)
     context_tokens: StrictInt = Field(default=4_096, ge=256, le=MAX_TOKENS)
+    observation_tokens: StrictInt = Field(
+        default=1_000, ge=1, le=MAX_TOKENS, description="Of an observation, for up to two sub-queries."
+    )
+    observation_tokens_further: StrictInt = Field(default=250, ge=0, le=MAX_TOKENS, description="For each further sub-query.")
+    passage_words: StrictInt = Field(default=120, ge=1, le=MAX_TOKENS, description="Of a passage, for up to two sub-queries.")
+    passage_words_wide: StrictInt = Field(
+        default=60, ge=1, le=MAX_TOKENS, description="Of a passage, for more than two sub-queries."
+    )
+    paper_cut: PaperCut = Field(default="tag_safe", description="Whether the layout `paper` may cut the closing tag, as published.")
     temperature: Finite = Field(default=1.0, ge=0.01, le=2.0)
     concurrency: StrictInt = Field(default=64, ge=1, le=10_000, description="Searches in flight at most, per worker.")
 
