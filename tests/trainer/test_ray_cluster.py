@@ -16,7 +16,7 @@ from parallelsearch.schemas.training import LauncherName, ResourcesSpec, RunStat
 from trainer.launchers.interface import Job
 from trainer.launchers.local import LocalLauncher
 from trainer.launchers.ray import RayLauncher
-from trainer.shared_tokenizer import HOOK
+from trainer.worker_setup import first_of_all
 
 pytestmark = pytest.mark.ray
 RUNS = "/v1/training-runs"
@@ -186,7 +186,7 @@ def with_tokenizers(tmp_path):
 
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "tokenizers").symlink_to(Path(tokenizers.__file__).parent)
-    return {"PYTHONPATH": f"{Path(trainer.__file__).parents[1]}:{tmp_path / 'site'}", **HOOK}
+    return {"PYTHONPATH": f"{Path(trainer.__file__).parents[1]}:{tmp_path / 'site'}", **first_of_all(7)}
 
 
 @pytest.mark.parametrize("where", ["cluster", "a Ray of the run's own"])

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from trainer.shared_tokenizer import HOOK, share, unpacked
+from trainer.shared_tokenizer import share, unpacked
 
 TEXT = "who is older [SEP] who is it"
 
@@ -53,9 +53,3 @@ def test_one_that_has_changed_since_is_another(sharing):
     sent.add_tokens(["older"])
     after = pickle.loads(pickle.dumps(sent))
     assert (before.convert_tokens_to_ids("older"), after.convert_tokens_to_ids("older")) == (0, sent.convert_tokens_to_ids("older"))
-
-
-def test_what_ray_is_to_call_first_is_there():
-    (called,) = HOOK.values()
-    module, _, function = called.rpartition(".")
-    assert (module, function) == (share.__module__, share.__name__)

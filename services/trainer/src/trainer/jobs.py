@@ -21,7 +21,7 @@ from trainer.labels import PromptRow
 from trainer.launchers.interface import Job, RunFolder
 from trainer.roots import resolve, resolve_model
 from trainer.settings import TrainerSettings
-from trainer.shared_tokenizer import HOOK
+from trainer.worker_setup import first_of_all
 
 PACKAGE = Path(__file__).resolve().parent
 SPEC_FILE = "spec.json"
@@ -186,7 +186,7 @@ class JobBuilder:
         }
         if isinstance(spec, ReinforcementSpec):
             environment["TRAINER_RETRIEVER_URL"] = spec.retriever_url or self.settings.retriever_url
-            environment |= HOOK
+            environment |= first_of_all(spec.seed)
         return environment
 
 

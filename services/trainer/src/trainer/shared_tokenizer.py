@@ -10,9 +10,6 @@ import copyreg
 from functools import lru_cache
 from typing import Any
 
-HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": f"{__name__}.share"}
-"""What Ray's `worker_process_setup_hook` becomes: each of its processes calls that first. It is set by hand since the program that
-starts Ray is OpenRLHF's."""
 KEPT = 4
 
 
