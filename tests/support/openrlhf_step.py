@@ -1,7 +1,11 @@
 """One training step of OpenRLHF's own code on the CPU: from the responses of our agent to the gradient of a tiny model."""
 
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from threading import Barrier
 from types import SimpleNamespace
+from unittest import mock
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -48,6 +52,31 @@ class Group:
 
     def async_run_method(self, method_name):
         return []
+
+
+class Ranks:
+    """What OpenRLHF asks of `torch.distributed` for its loss, over threads."""
+
+    ReduceOp = SimpleNamespace(SUM="sum")
+
+    def __init__(self, size):
+        self._size, self._barrier, self._given = size, Barrier(size, timeout=60), []
+
+    def is_available(self):
+        return True
+
+    is_initialized = is_available
+
+    def get_world_size(self, group):
+        return self._size
+
+    def all_reduce(self, tensor, op, group):
+        self._given.append(tensor.clone())
+        self._barrier.wait()
+        tensor.copy_(sum(self._given))
+        if self._barrier.wait() == 0:
+            self._given.clear()
+        self._barrier.wait()
 
 
 def tiny_model(vocabulary, seed):
@@ -100,6 +129,15 @@ class Step:
         for experience in experiences:
             trainer.replay_buffer.append(experience)
         return trainer.ppo_train(self.args.algo.kl.init_coef)
+
+    def learn_on(self, ranks, experiences):
+        """The gradient of the step shared out to so many GPUs: each learns from its part, and DeepSpeed takes the mean."""
+        size, steps = len(experiences) // ranks, [replace(self, policy=deepcopy(self.policy)) for _ in range(ranks)]
+        parts = [experiences[rank * size : (rank + 1) * size] for rank in range(ranks)]
+        loss = self.load("openrlhf.utils.loss_utils")
+        with mock.patch.object(loss, "dist", Ranks(ranks)), ThreadPoolExecutor(ranks) as threads:
+            list(threads.map(Step.learn, steps, parts))
+        return sum(gradient_of(step.policy) for step in steps) / ranks
 
     def _strategy(self, micro_batches):
         return Strategy(self.args, micro_batches)

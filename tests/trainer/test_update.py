@@ -125,6 +125,17 @@ def test_the_gradient_of_a_step_is_the_one_that_is_meant(step):
     assert torch.allclose(found, meant.gradient(), atol=1e-5 * found.abs().max().item())
 
 
+def test_a_step_shared_out_to_two_gpus_has_the_same_gradient(step):
+    """The parts are of unlike length: two means of a part each would be another."""
+    learns, meant = step
+    experiences = learns.experiences(meant.responses)
+    tokens = [sum(int(experience.action_mask.sum()) for experience in part) for part in (experiences[:2], experiences[2:])]
+    found = learns.learn_on(2, experiences)
+
+    assert len(experiences) == 4 and tokens[0] != tokens[1]
+    assert torch.allclose(found, meant.gradient(), atol=1e-5 * found.abs().max().item())
+
+
 @pytest.mark.parametrize("algorithm", ["grpo", "reinforce_baseline"])
 def test_a_step_in_which_all_did_equally_well_teaches_nothing_but_to_stay_near_the_start(openrlhf, algorithm):
     _, args = run_of(openrlhf, algorithm=algorithm, prompts_per_step=2, samples_per_prompt=3, micro_batch=2)
