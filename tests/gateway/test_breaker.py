@@ -3,9 +3,13 @@ import time
 
 import httpx2
 import pytest
+from gateway_fakes import fake_policy, fake_retriever
 
 from gateway.breaker import FAILURES_IN_A_ROW, CircuitBreaker
+from parallelsearch.clients.policy import PolicyHttp, describe_policy
 from parallelsearch.clients.pools import Call, HttpxPool
+from parallelsearch.clients.retriever import RetrieverClient
+from parallelsearch.errors import UpstreamUnavailable
 
 
 class Upstream(httpx2.AsyncBaseTransport):
@@ -29,15 +33,15 @@ def ask(upstream):
     """Statuses of so many requests one after the other; 0 where nobody answered."""
     breaker = CircuitBreaker(HttpxPool(upstream), "test")
 
-    async def status():
+    async def status(method):
         try:
-            return (await breaker.open(Call("GET", "http://x/", {}, b"", timeout_s=1))).status
+            return (await breaker.open(Call(method, "http://x/", {}, b"", timeout_s=1))).status
         except httpx2.TransportError:
             return 0
 
-    def asked(times):
+    def asked(times, method="POST"):
         async def main():
-            return [await status() for _ in range(times)]
+            return [await status(method) for _ in range(times)]
 
         return asyncio.run(main())
 
@@ -83,3 +87,50 @@ def test_a_success_in_between_starts_the_count_again(upstream, ask):
         ask(FAILURES_IN_A_ROW - 1)
         upstream.answer = 200
         assert ask(1) == [200]
+
+
+class ComesBack(httpx2.AsyncBaseTransport):
+    def __init__(self, app):
+        self.app, self.is_back = httpx2.ASGITransport(app), False
+
+    async def handle_async_request(self, request):
+        if not self.is_back:
+            raise httpx2.ConnectError("refused")
+        return await self.app.handle_async_request(request)
+
+
+def policy_looked_at(pool):
+    http = PolicyHttp("http://x/v1", pool=pool)
+    return lambda: describe_policy(http, None)
+
+
+def retriever_looked_at(pool):
+    return RetrieverClient("http://x", pool=pool).indexes
+
+
+@pytest.mark.parametrize(
+    ("app", "looked_at"), [(fake_policy(["done"]), policy_looked_at), (fake_retriever({}), retriever_looked_at)]
+)
+def test_looks_find_an_upstream_as_soon_as_it_is_back_however_long_it_was_gone(app, looked_at):
+    upstream = ComesBack(app)
+
+    async def main():
+        breaker = CircuitBreaker(HttpxPool(upstream), "test")
+        look = looked_at(breaker)
+        for _ in range(FAILURES_IN_A_ROW * 3):
+            with pytest.raises(UpstreamUnavailable):
+                await look()
+        upstream.is_back = True
+        assert await look()
+        return (await breaker.open(Call("POST", "http://x/nothing", {}, b"", timeout_s=1))).status
+
+    assert asyncio.run(main()) == 404
+
+
+def test_failed_looks_leave_callers_failing_at_once(upstream, ask):
+    upstream.answer = 503
+    ask(FAILURES_IN_A_ROW)
+    ask(20, "GET")
+    asked = upstream.asked
+    assert ask(5) == [0] * 5
+    assert upstream.asked == asked

@@ -15,13 +15,16 @@ log = structlog.get_logger(__name__)
 FAILURES_IN_A_ROW = 8
 REST_S = 1.0
 LONGEST_REST_S = 15.0
+LOOK = "GET"
+"""What the gateway itself sends, once every moment, to see whether an upstream is there; what rollouts send is POST."""
 FAILED_STATUS = frozenset({502, 503, 504})
 
 
 class CircuitBreaker:
     """Wraps a pool. A call that cannot connect, is not answered in time, or gets 502, 503 or 504 is a failure.
 
-    After the rest a single call is let through: if it fails the rest doubles, if it succeeds all are let through again.
+    After the rest a single call is let through: if it fails the rest doubles, if it succeeds all are let through again. The
+    gateway's own looks are let through at any time, so that an upstream is used again as soon as it is back.
     """
 
     def __init__(self, inner: Pool, upstream: str) -> None:
@@ -33,7 +36,7 @@ class CircuitBreaker:
         metrics.CIRCUIT_OPEN.labels(upstream).set(0)
 
     async def open(self, call: Call) -> Answer:
-        trial = self._is_open
+        trial = self._is_open and call.method != LOOK
         if trial and not self._may_try():
             raise httpx2.ConnectError(f"it failed {self._failures} times in a row and is left alone for a moment")
         try:
