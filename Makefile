@@ -3,10 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# What callers have set for a Python of their own would hide or break what is pinned here.
+unexport PYTHONHOME PYTHONPATH
 
 # The first Python that is of a right version and really runs: a shim in the PATH may be there and fail.
 ifndef PYTHON
-PYTHON := $(shell for name in python3.11 python3.12 python3 python; do for path in $$(type -aP $$name 2>/dev/null); do \
+PYTHON := $(shell unset PYTHONHOME PYTHONPATH; for name in python3.11 python3.12 python3 python; do for path in $$(type -aP $$name 2>/dev/null); do \
   "$$path" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo "$$path" && exit; \
   done; done)
 endif

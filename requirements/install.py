@@ -108,7 +108,7 @@ def fetch_uv() -> Path:
     uv = VENV / "bin" / "uv"
     if not uv.exists():
         # Settings that send packages elsewhere make no sense inside an environment, and pip refuses them there.
-        elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"}
+        elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"}
         env = {name: value for name, value in os.environ.items() if name not in elsewhere} | {"PIP_USER": "0"}
         pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run("fetching the installer (uv)", [*pip, "--require-hashes", "-r", str(LISTS / "bootstrap.txt")], env)
@@ -145,6 +145,12 @@ def install_list(name: str, uv: Path, env: dict[str, str]) -> None:
     (VENV / f".{name}.sha256").write_text(list_state(name))
 
 
+def spell_in_ascii(venv: Path) -> None:
+    """Writes where the project lies as seen from the environment: Python 3.11 reads these files in the locale's encoding."""
+    for link in venv.glob("lib/python3.*/site-packages/parallelsearch*.pth"):
+        link.write_text(os.path.relpath(link.read_text(encoding="utf-8"), link.parent), encoding="ascii")
+
+
 def install(name: str) -> None:
     projects = sorted(path for path in ROOT.glob("*/*/pyproject.toml") if path.parts[-3] in {"packages", "services"})
     # The place counts too: an environment that was moved or copied points at the old one.
@@ -163,6 +169,8 @@ def install(name: str) -> None:
         install_list(name, uv, env)
     editable = [part for path in projects for part in ("--editable", str(path.parent))]
     run("installing the project itself", [str(uv), "pip", "install", "--quiet", "--no-deps", *editable], env)
+    if not str(ROOT).isascii():
+        spell_in_ascii(VENV)
     (VENV / ".packages.sha256").write_text(packages_state)
     say("done")
 

@@ -7,6 +7,7 @@ A setting made for uv itself (`UV_…`) is left as it is.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,10 @@ SECTIONS = ("global", "install", ":env:")
 """The sections that `pip install` reads; later ones go over earlier ones, as in pip."""
 LISTS = {"extra-index-url", "find-links", "trusted-host"}
 FALSE = {"", "0", "false", "no", "off", "n", "f"}
+ELSEWHERE = {"UV_SYSTEM_PYTHON", "UV_PYTHON", "UV_TARGET", "UV_PREFIX"}
+"""Would have uv install into another environment than the one that is being made."""
+UNWANTED = ELSEWHERE | {"UV_REQUIRE_HASHES", "PYTHONDONTWRITEBYTECODE", "PYTHONHOME"}
+"""torch's list has no hashes: its builds differ per platform."""
 
 
 def read(python: Path) -> dict[str, list[str]]:
@@ -95,13 +100,23 @@ def connection(settings: Mapping[str, list[str]], environ: Mapping[str, str]) ->
     return found
 
 
+def has_cache(environ: Mapping[str, str]) -> bool:
+    """Whether uv can keep what it fetches; where it cannot, pip goes on without a cache and uv ends."""
+    home = environ.get("HOME", "")
+    place = environ.get("UV_CACHE_DIR") or environ.get("XDG_CACHE_HOME") or (home and f"{home}/.cache")
+    if not place:
+        return False
+    there = next(folder for folder in (Path(place), *Path(place).absolute().parents) if folder.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
 def uv_environment(settings: Mapping[str, list[str]], environ: Mapping[str, str], venv: Path) -> dict[str, str]:
     """The environment for uv: pip's settings, this environment as the target, and bytecode written."""
-    env = {name: value for name, value in environ.items() if name not in {"PYTHONDONTWRITEBYTECODE", "PYTHONHOME"}}
+    env = {name: value for name, value in environ.items() if name not in UNWANTED}
     for name, value in (sources(settings) | connection(settings, environ)).items():
         if not (name.startswith("UV_") and environ.get(name)):
             env[name] = value
-    if flag(settings, "no-cache-dir"):
+    if flag(settings, "no-cache-dir") or not has_cache(env):
         env.setdefault("UV_NO_CACHE", "1")
     # The first index that knows a name must not hide the others, as in pip.
     env |= {"VIRTUAL_ENV": str(venv), "UV_INDEX_STRATEGY": "unsafe-best-match"}

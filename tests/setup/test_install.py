@@ -1,6 +1,8 @@
 """What setup decides before it runs anything: pip's settings in uv's words, and whether an environment is whole."""
 
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,7 +30,7 @@ def install(pip_settings):
 
 
 def words(pip_settings, listing, environ=None):
-    env = pip_settings.uv_environment(pip_settings.parse(listing), environ or {}, Path("/venv"))
+    env = pip_settings.uv_environment(pip_settings.parse(listing), {"UV_CACHE_DIR": "/tmp"} | (environ or {}), Path("/venv"))
     return {name: value for name, value in env.items() if name not in {"VIRTUAL_ENV", "UV_INDEX_STRATEGY", "UV_LINK_MODE"}}
 
 
@@ -88,6 +90,46 @@ def test_settings_made_for_uv_itself_stay(pip_settings):
 
 def test_bytecode_is_written_whatever_the_callers_environment_says(pip_settings):
     assert "PYTHONDONTWRITEBYTECODE" not in words(pip_settings, "", {"PYTHONDONTWRITEBYTECODE": "1"})
+
+
+@pytest.mark.parametrize("name", ["UV_SYSTEM_PYTHON", "UV_PYTHON", "UV_TARGET", "UV_PREFIX", "UV_REQUIRE_HASHES", "PYTHONHOME"])
+def test_what_a_shell_has_set_for_other_environments_does_not_reach_this_one(pip_settings, name):
+    assert name not in words(pip_settings, "", {name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "cached"),
+    [
+        ({"HOME": "/dev/null/home"}, False),
+        ({"HOME": ""}, False),
+        ({}, False),
+        ({"HOME": "/dev/null/home", "XDG_CACHE_HOME": "/tmp/not/there/yet"}, True),
+        ({"HOME": "/tmp", "UV_CACHE_DIR": "/dev/null/cache"}, False),
+        ({"HOME": "/tmp"}, True),
+    ],
+)
+def test_a_home_that_cannot_be_written_to_costs_the_cache_and_nothing_else(pip_settings, environ, cached):
+    assert ("UV_NO_CACHE" not in pip_settings.uv_environment({}, environ, Path("/venv"))) == cached
+
+
+def test_make_keeps_what_callers_have_set_for_their_own_python_from_ours():
+    environ = os.environ | {"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere/else"}
+    command = ["make", "-s", "--eval", "shown: python; @env", "shown"]
+    done = subprocess.run(command, cwd=REQUIREMENTS.parent, env=environ, capture_output=True, text=True, check=True)
+    assert "/nowhere" not in done.stdout
+
+
+def test_the_project_is_found_below_letters_that_the_locale_does_not_have(install, tmp_path):
+    root = tmp_path / "Übung mit Blanks"
+    (root / "packages").mkdir(parents=True)
+    (root / "packages" / "found.py").touch()
+    venv = root / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (packages,) = venv.glob("lib/python3.*/site-packages")
+    (packages / "parallelsearch.pth").write_text(str(root / "packages"), encoding="utf-8")
+    install.spell_in_ascii(venv)
+    environ = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+    subprocess.run([venv / "bin" / "python", "-c", "import found"], env=environ, check=True)
 
 
 def make_environment(root, version, *, whole=True):
