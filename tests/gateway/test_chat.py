@@ -4,7 +4,7 @@ import time
 import httpx2
 import openai
 import pytest
-from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
+from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, Bytes, fake_policy, fake_retriever
 
 from gateway.condense import condense
 from gateway.dependencies import answer_service
@@ -23,8 +23,8 @@ USER = {"role": "user", "content": QUESTION}
 def start_openai(start_live):
     """The official client of a gateway whose policy follows `script`."""
 
-    def start(script=(BOTH, DONE), passages=PASSAGES, **settings):
-        policy = fake_policy(script)
+    def start(script=(BOTH, DONE), passages=PASSAGES, tokens=None, **settings):
+        policy = fake_policy(script, tokens=tokens)
         gateway = start_live(policy, fake_retriever(passages), **settings)
         client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
         return client, policy, gateway
@@ -258,6 +258,23 @@ def test_a_rollout_without_an_answer_has_empty_content_and_its_stop_reason(start
     completion = client.chat.completions.create(model="parallelsearch", messages=[USER])
     assert completion.choices[0].message.content == ""
     assert completion.parallelsearch["stop_reason"] == "malformed"
+
+
+class Many(Bytes):
+    def message(self, text):
+        return super().message(text) * 16
+
+
+@pytest.mark.parametrize("messages", [[USER], [USER, {"role": "assistant", "content": "Pissarro."}, USER]])
+def test_a_stream_that_ends_before_its_first_turn_joins_to_the_same_completion(start_openai, messages):
+    client, _, _ = start_openai(tokens=Many())
+    messages = [*messages[:-1], {"role": "user", "content": QUESTION * 80}]
+    whole = client.chat.completions.create(model="parallelsearch", messages=messages)
+    assert whole.parallelsearch["stop_reason"] == "context_limit"
+    choices = [chunk.choices[0] for chunk in client.chat.completions.create(model="parallelsearch", messages=messages, stream=True)]
+    assert [choice.delta.role for choice in choices] == ["assistant", *[None] * (len(choices) - 1)]
+    trace = "".join(getattr(choice.delta, "reasoning_content", None) or "" for choice in choices)
+    assert (trace, choices[-1].finish_reason) == (whole.choices[0].message.reasoning_content, "length")
 
 
 def test_a_conversation_is_condensed_where_asked_for(start_openai):

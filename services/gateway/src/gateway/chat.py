@@ -89,16 +89,20 @@ class Conversation:
         async for event in events:
             match event:
                 case TurnStarted(id=answer_id, turn=0):
-                    yield self._chunk(answer_id, Delta(role="assistant", content=""))
-                    if self.notice:
-                        yield self._chunk(answer_id, Delta(reasoning_content=f"{self.notice}\n\n"))
+                    for chunk in self._begin(answer_id):
+                        yield chunk
                 case Done():
-                    for chunk in self._end(event):
+                    for chunk in (*(() if answer_id else self._begin(event.id)), *self._end(event)):
                         yield chunk
                 case Failed():
                     yield ChatErrorBody.of(event.status, event.detail, code=event.type.rpartition(":")[2])
                 case _ if text := _trace_of_event(event):
                     yield self._chunk(answer_id, Delta(reasoning_content=text))
+
+    def _begin(self, answer_id: str) -> Iterator[ChatChunk]:
+        yield self._chunk(answer_id, Delta(role="assistant", content=""))
+        if self.notice:
+            yield self._chunk(answer_id, Delta(reasoning_content=f"{self.notice}\n\n"))
 
     def _end(self, done: Done) -> Iterator[ChatChunk]:
         yield self._chunk(done.id, Delta(content=done.answer or ""))
