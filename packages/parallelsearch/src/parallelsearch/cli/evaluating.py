@@ -207,14 +207,13 @@ async def _watch(watched: Watch, target: Target, selected: Selected, limits: Lim
 def connected(target: Target, model: str | None, limits: Limits) -> AbstractAsyncContextManager[Connected]:
     """Connects to what is named, else to the platform that runs here."""
     tell_of_retries()
-    own = here.settings().endpoints
     addresses = Addresses(
         gateway=here.gateway_url(target.url),
-        policy=target.policy or own["policy"].url,
-        retriever=target.retriever or own["retriever"].url,
+        policy=target.policy or here.service_url("policy"),
+        retriever=target.retriever or here.service_url("retriever"),
         direct=target.direct,
         api_key=here.api_key(),
-        policy_api_key=os.environ.get(POLICY_KEY, ""),
+        policy_api_key=here.environment().get(POLICY_KEY, ""),
     )
     return connect(
         addresses, model=model, cache=target.cache, corpus=target.corpus, timeout_s=limits.deadline_s, layout=target.layout

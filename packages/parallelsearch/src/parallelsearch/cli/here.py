@@ -13,6 +13,8 @@ from parallelsearch.supervisor.places import SOURCE_ROOT
 from parallelsearch.supervisor.settings import PlatformSettings, from_environment
 
 API_KEY = "PARALLELSEARCH_API_KEY"
+ADDRESSES = {"policy": "POLICY_BASE_URL", "retriever": "RETRIEVER_URL", "trainer": "TRAINER_URL"}
+"""The variables by which a platform tells its services where the others are."""
 
 
 def environment() -> dict[str, str]:
@@ -37,6 +39,16 @@ def gateway_url(given: str | None) -> str:
     if not environment().get("GATEWAY_PORT") and (found := launch.running(chosen.state)) and found.url:
         return found.url
     return chosen.gateway_url
+
+
+def service_url(name: str) -> str:
+    """Where the platform that runs here has this service, else where it would; of a policy elsewhere, its first replica."""
+    chosen, variables = settings(), environment()
+    given = chosen.policy_base_url if name == "policy" else ""
+    if not given and not variables.get(f"{name.upper()}_PORT") and launch.running(chosen.state):
+        plan = launch.read_plan(chosen.state.plan)
+        given = plan.env.get(ADDRESSES[name], "") if plan else ""
+    return given.partition(",")[0].strip() or chosen.endpoints[name].url
 
 
 def api_key() -> str:

@@ -113,7 +113,7 @@ def _client(url: str | None) -> TrainerClient:
     from parallelsearch.clients.trainer import TrainerClient
 
     environment, settings = here.environment(), here.settings()
-    address = url or environment.get(TRAINER_URL) or settings.endpoints["trainer"].url
+    address = url or environment.get(TRAINER_URL) or here.service_url("trainer")
     # Where no platform was started there is no token of its own, and reading needs none.
     own = settings.state.read_admin_token() if settings.state.admin_token.is_file() else ""
     return TrainerClient(address, token=environment.get(ADMIN_TOKEN) or own)
