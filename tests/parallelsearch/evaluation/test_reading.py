@@ -33,6 +33,8 @@ def test_a_row_that_cannot_be_asked_is_a_fault_with_file_line_and_reason(write, 
     (fault,) = found.faults
     assert str(fault).startswith("set.jsonl:2")
     assert named in str(fault)
+    assert "Value error" not in str(fault)
+    assert "at line" not in str(fault), "it has the file's own"
     assert found.rows == 3
 
 

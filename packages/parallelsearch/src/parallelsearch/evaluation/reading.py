@@ -130,7 +130,8 @@ def _read_row(line: bytes, name: str, source: str, number: int) -> Question | Fa
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in fault["loc"])
-        return Fault(source, number, "", f"{field}: {fault['msg']}" if field else fault["msg"])
+        said = fault["msg"].removeprefix("Value error, ").replace(" at line 1 column ", " at column ")
+        return Fault(source, number, "", f"{field}: {said}" if field else said)
     except ValueError as error:
         return Fault(source, number, row.id if row else "", str(error))
 
