@@ -110,7 +110,17 @@ def test_replicas_are_replaced_without_a_gap(name):
     assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
     budget = named(base(), "PodDisruptionBudget", name)["spec"]
     assert budget["maxUnavailable"] == 1
-    assert workload["spec"]["replicas"] >= 2
+    assert named(base(), "HorizontalPodAutoscaler", name)["spec"]["minReplicas"] >= 2
+
+
+@everywhere
+def test_what_is_scaled_by_load_is_not_put_back_by_the_next_apply(where):
+    """A number of replicas in a manifest goes over what the autoscaler has made of it, each time that it is applied."""
+    found = resources(where)
+    scaled = {scaler["spec"]["scaleTargetRef"]["name"] for scaler in of_kind(found, "HorizontalPodAutoscaler")}
+    for workload in of_kind(found, "Deployment", "StatefulSet"):
+        name = workload["metadata"]["name"]
+        assert ("replicas" in workload["spec"]) == (name not in scaled), name
 
 
 def test_the_gateway_may_finish_the_longest_answer_by_default():
