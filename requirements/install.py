@@ -148,7 +148,8 @@ def install_list(name: str, uv: Path, env: dict[str, str]) -> None:
 def spell_in_ascii(venv: Path) -> None:
     """Writes where the project lies as seen from the environment: Python 3.11 reads these files in the locale's encoding."""
     for link in venv.glob("lib/python3.*/site-packages/parallelsearch*.pth"):
-        link.write_text(os.path.relpath(link.read_text(encoding="utf-8"), link.parent), encoding="ascii")
+        if not (place := link.read_text(encoding="utf-8")).isascii():
+            link.write_text(os.path.relpath(place, link.parent), encoding="ascii")
 
 
 def install(name: str) -> None:
@@ -156,6 +157,7 @@ def install(name: str) -> None:
     # The place counts too: an environment that was moved or copied points at the old one.
     packages_state = digest(*projects, LISTS / "bootstrap.txt", root=str(ROOT))
     whole = venv_version(VENV) in SUPPORTED
+    spell_in_ascii(VENV)
     list_there = whole and any(is_installed(VENV / f".{held}.sha256", list_state(held)) for held in HELD_BY[name])
     packages_there = whole and is_installed(VENV / ".packages.sha256", packages_state)
     if list_there and packages_there:
@@ -169,8 +171,7 @@ def install(name: str) -> None:
         install_list(name, uv, env)
     editable = [part for path in projects for part in ("--editable", str(path.parent))]
     run("installing the project itself", [str(uv), "pip", "install", "--quiet", "--no-deps", *editable], env)
-    if not str(ROOT).isascii():
-        spell_in_ascii(VENV)
+    spell_in_ascii(VENV)
     (VENV / ".packages.sha256").write_text(packages_state)
     say("done")
 

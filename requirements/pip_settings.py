@@ -24,8 +24,10 @@ UNWANTED = ELSEWHERE | {"UV_REQUIRE_HASHES", "PYTHONDONTWRITEBYTECODE", "PYTHONH
 
 
 def read(python: Path) -> dict[str, list[str]]:
-    """What `pip config list` of that interpreter says, as a list of words for each setting."""
-    listing = subprocess.run([str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    """What `pip config list` of that interpreter says, as a list of words for each setting; ends where it says nothing."""
+    listing = subprocess.run([str(python), "-m", "pip", "config", "list"], stdout=subprocess.PIPE, text=True, check=False)
+    if listing.returncode:
+        raise SystemExit("[setup] pip's settings cannot be read; its own words stand above.")
     return parse(listing.stdout)
 
 

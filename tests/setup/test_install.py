@@ -34,6 +34,17 @@ def words(pip_settings, listing, environ=None):
     return {name: value for name, value in env.items() if name not in {"VIRTUAL_ENV", "UV_INDEX_STRATEGY", "UV_LINK_MODE"}}
 
 
+def test_settings_that_pip_cannot_read_end_the_setup_in_its_words(tmp_path):
+    broken = tmp_path / "pip.conf"
+    broken.write_text("no section\n")
+    program = f"import sys; sys.path.insert(0, {str(REQUIREMENTS)!r}); import pip_settings; pip_settings.read(sys.executable)"
+    environ = os.environ | {"PIP_CONFIG_FILE": str(broken)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert str(broken) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_environment_goes_over_install_and_install_over_global(pip_settings):
     listing = ":env:.index-url='https://c.test'\ninstall.index-url='https://b.test'\nglobal.index-url='https://a.test'\n"
     assert pip_settings.parse(listing) == {"index-url": ["https://c.test"]}
@@ -127,6 +138,7 @@ def test_the_project_is_found_below_letters_that_the_locale_does_not_have(instal
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (packages,) = venv.glob("lib/python3.*/site-packages")
     (packages / "parallelsearch.pth").write_text(str(root / "packages"), encoding="utf-8")
+    install.spell_in_ascii(venv)
     install.spell_in_ascii(venv)
     environ = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
     subprocess.run([venv / "bin" / "python", "-c", "import found"], env=environ, check=True)
