@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from deployed import FOREIGN_VARIABLES, ROOT, SERVICES, is_variable, port_of
 
+from retriever.settings import RetrieverSettings
+
 DOCKERFILES = sorted([*ROOT.glob("services/*/Dockerfile"), *ROOT.glob("services/*/Dockerfile.gpu")])
 BASES = {"scratch", "python:3.11-slim-bookworm", "vllm/vllm-openai:v0.32.0"}
 each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(ROOT / "services")))
@@ -68,6 +70,16 @@ def test_variables_of_an_image_are_settings(path):
     assert f"{path.parent.name.upper()}_HOST" in named
     assert {name for name in named if not is_variable(name)} == set()
     assert named & FOREIGN_VARIABLES.keys() >= {"HOME"}  # a read-only root file system: the home is on the tmpfs
+
+
+def test_the_retriever_for_gpus_searches_and_encodes_there():
+    """The card that manifests reserve for it would else lie idle: the settings' own defaults are the CPU."""
+    stage = last_stage(ROOT / "services" / "retriever" / "Dockerfile.gpu")
+    environment = dict(pair.split("=", 1) for pair in re.findall(r"\w+=\S+", stage))
+    told = {name.removeprefix("RETRIEVER_").lower(): text for name, text in environment.items() if name.startswith("RETRIEVER_")}
+    settings = RetrieverSettings(index=Path("index"), **told)
+    assert settings.gpu is not None
+    assert settings.encoder_device == "cuda"
 
 
 def test_the_engines_are_installed_once_for_retriever_and_policy():
