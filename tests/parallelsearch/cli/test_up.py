@@ -93,6 +93,18 @@ def test_a_state_folder_may_have_any_name(tmp_path, name):
         launch.stop(platform.state, lambda _: None)
 
 
+def test_a_running_platform_is_not_taken_for_one_with_other_settings(platform):
+    """Whoever sets something and starts again would else believe that it holds."""
+    platform.run("up", GATEWAY_MAX_IN_FLIGHT="8", RETRIEVER_WEB_KEY="secret")
+    token = platform.state.read_admin_token()
+    same = {"GATEWAY_MAX_IN_FLIGHT": "8", "RETRIEVER_WEB_KEY": "secret", "ADMIN_TOKEN": token, "POLICY_LAYOUT": ""}
+    assert "Already up" in platform.run("up", **same)
+    assert "(GATEWAY_MAX_IN_FLIGHT)" in platform.run("up", **same | {"GATEWAY_MAX_IN_FLIGHT": "9"})
+    assert "(GATEWAY_MAX_IN_FLIGHT, RETRIEVER_WEB_KEY)" in platform.run("up")
+    assert "(GATEWAY_STORE_PATH)" in platform.run("up", **same, GATEWAY_STORE_PATH="answers.sqlite")
+    assert "secret" not in platform.state.plan.read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_start_that_is_interrupted_leaves_nothing_behind(platform, number):
     process = platform.begin("up", STAND_IN="late=60")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -12,7 +13,7 @@ from rich.text import Text
 from parallelsearch.cli import here
 from parallelsearch.cli.plain import plain
 from parallelsearch.supervisor import demo_index, doctor, launch, snapshot
-from parallelsearch.supervisor.plan import make_plan
+from parallelsearch.supervisor.plan import given_settings, make_plan
 from parallelsearch.supervisor.settings import PlatformSettings
 from parallelsearch.supervisor.snapshot import Phase, Snapshot, StepPhase
 from parallelsearch.supervisor.status import Health, look
@@ -48,8 +49,7 @@ def up_in_turn(console: Console, settings: PlatformSettings, begun: Callable[[],
         for problem in problems:
             console.print(Text("✗ ", "red") + plain(problem.sentence), soft_wrap=True)
         return 1
-    plan = plan_of(settings)
-    environ = {**here.environment(), "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
+    plan, environ = plan_of(settings), environ_of(settings)
     console.print(Text(f"Starting ParallelSearch (state and logs in {settings.state.root})"), soft_wrap=True)
     if foreground:
         begun()
@@ -60,7 +60,12 @@ def up_in_turn(console: Console, settings: PlatformSettings, begun: Callable[[],
 def plan_of(settings: PlatformSettings) -> Plan:
     settings.state.make()
     build = not settings.index and not demo_index.is_current(settings.state.demo_index, demo_index.corpus())
-    return make_plan(settings, build_index=build)
+    plan = make_plan(settings, build_index=build)
+    return replace(plan, given=given_settings(environ_of(settings), plan.env))
+
+
+def environ_of(settings: PlatformSettings) -> dict[str, str]:
+    return {**here.environment(), "ADMIN_TOKEN": settings.admin_token or settings.state.read_admin_token()}
 
 
 def resume(console: Console, settings: PlatformSettings, running: Snapshot) -> int:
@@ -88,8 +93,11 @@ def resume(console: Console, settings: PlatformSettings, running: Snapshot) -> i
 
 def changed_settings(settings: PlatformSettings) -> list[str]:
     """The variables in which the platform that runs differs from what this environment asks for."""
-    wanted, there = plan_of(settings).env, launch.read_plan(settings.state.plan)
-    return sorted(name for name in wanted if there and there.env.get(name) != wanted[name])
+    wanted, there = plan_of(settings), launch.read_plan(settings.state.plan)
+    if there is None:
+        return []
+    asked, had = wanted.given | wanted.env, there.given | there.env
+    return sorted(name for name in asked.keys() | had.keys() if asked.get(name) != had.get(name))
 
 
 @contextmanager

@@ -5,13 +5,19 @@ The policy takes longest to start, so that it goes first, and the demo index is 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
+from collections.abc import Mapping
 
 from parallelsearch.supervisor import valkey
 from parallelsearch.supervisor.demo_index import build_step
 from parallelsearch.supervisor.settings import PlatformSettings
 from parallelsearch.supervisor.steps import Plan, Probe, ProbeKind, Step
+
+PREFIXES = ("GATEWAY_", "RETRIEVER_", "POLICY_", "TRAINER_", "MILVUS_")
+OF_SEVERAL = {"ADMIN_TOKEN", "AUTH", "OTEL_EXPORTER_OTLP_ENDPOINT", "TRACE_FILE", "WANDB_API_KEY"}
+"""What the services read from the environment: by their prefixes, and without one."""
 
 
 def service(settings: PlatformSettings, name: str, after: tuple[str, ...] = ()) -> Step:
@@ -39,6 +45,12 @@ def shared_environment(settings: PlatformSettings) -> dict[str, str]:
         "PARALLELSEARCH_STATE_DIR": str(settings.state.root),
         "PARALLELSEARCH_CACHE_DIR": str(settings.cache),
     }
+
+
+def given_settings(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Digests of the settings that the environment gives beside those of the plan; some are secrets."""
+    found = {name: text for name, text in environ.items() if text and (name.startswith(PREFIXES) or name in OF_SEVERAL)}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in found.items() if name not in env}
 
 
 def make_plan(settings: PlatformSettings, *, build_index: bool) -> Plan:

@@ -38,8 +38,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in their order (they are stopped in reverse) and the variables that all of them get."""
+    """Steps in their order (they are stopped in reverse) and the variables that all of them get.
+
+    `given` has a digest for each further setting that the services find in the environment.
+    """
 
     steps: tuple[Step, ...]
     url: str = ""
     env: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
