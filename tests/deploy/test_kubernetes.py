@@ -97,6 +97,13 @@ def test_whoever_may_be_called_is_allowed_to_be_called():
                 assert entry["ports"] == [{"port": ports[called]["targetPort"]}]
 
 
+def test_the_operator_of_ray_may_ask_how_a_run_is():
+    """It dials the head's dashboard from a namespace of its own; where that is closed, a RayJob never comes to an end."""
+    ways = named(base(), "NetworkPolicy", "training-runs")["spec"]["ingress"]
+    operator = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/component": "kuberay-operator"}}}
+    assert {"from": [operator], "ports": [{"port": 8265}]} in ways
+
+
 @pytest.mark.parametrize("name", ["gateway", "policy", "retriever"])
 def test_replicas_are_replaced_without_a_gap(name):
     workload = next(each for each in workloads(base()) if each["metadata"]["name"] == name)
@@ -149,7 +156,7 @@ def test_gpu_asks_for_gpus():
     found = built("gpu")
     for kind, name in (("Deployment", "policy"), ("StatefulSet", "retriever")):
         container = pod(named(found, kind, name))["containers"][0]
-        assert container["image"] == f"parallelsearch/{name}-gpu"
+        assert f"/parallelsearch/{name}-gpu:" in container["image"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
 
 

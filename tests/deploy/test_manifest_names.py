@@ -20,15 +20,27 @@ def port(name):
     return PORTS.get(name) or port_of(name)
 
 
-def untagged(image):
-    return image.removesuffix(":latest")
+def plain(image):
+    """Without the registry and the tag that an overlay adds to an image of ours."""
+    own = re.search(r"(parallelsearch/[a-z-]+)(:\w+)?$", image)
+    return own[1] if own else image
 
 
 @everywhere
 def test_images_are_known(where):
     for workload in workloads(resources(where)):
         for container in containers(workload):
-            assert untagged(container["image"]) in IMAGES
+            assert plain(container["image"]) in IMAGES
+
+
+@pytest.mark.parametrize("where", OVERLAYS)
+def test_images_of_ours_come_from_the_node_or_a_registry_that_is_named(where):
+    """A plain name is one of Docker Hub, where anybody may publish it."""
+    for workload in workloads(resources(where)):
+        for container in containers(workload):
+            registry, _, rest = container["image"].partition("/")
+            if "parallelsearch/" in container["image"]:
+                assert container.get("imagePullPolicy") == "IfNotPresent" or ("." in registry and ":" in rest), container["image"]
 
 
 @everywhere

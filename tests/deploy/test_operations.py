@@ -1,6 +1,8 @@
 """What docs/operations.md names exists."""
 
+import os
 import re
+import subprocess
 
 import yaml
 from deployed import ROOT, is_variable, rules
@@ -20,6 +22,27 @@ def test_every_alert_has_its_runbook_and_no_runbook_is_left_over():
     alerts = [rule["alert"] for rule in rules() if "alert" in rule]
     section = TEXT[TEXT.index("## Alerts") : TEXT.index("## Scaling")]
     assert re.findall(r"^### (\w+)$", section, re.M) == alerts
+
+
+def test_the_rules_reach_the_operator_as_they_are(tmp_path):
+    """What the page says to type, with a kubectl that keeps what it is given."""
+    (shown,) = re.findall(r"```sh\n(for file in deploy/prometheus/rules.*?)```", TEXT, re.S)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\n[ "$*" = "apply -f -" ] && { cat; echo ---; } >> "$KEPT"\n')
+    kubectl.chmod(0o755)
+    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KEPT": str(tmp_path / "kept")}
+    subprocess.run(["bash", "-euc", shown], cwd=ROOT, env=environ, check=True)
+    made = [each for each in yaml.safe_load_all((tmp_path / "kept").read_text()) if each]
+    assert {each["kind"] for each in made} == {"PrometheusRule"}
+    assert len({each["metadata"]["name"] for each in made}) == len(made)
+    assert [rule for each in made for group in each["spec"]["groups"] for rule in group["rules"]] == list(rules())
+
+
+def test_what_an_operator_has_to_replace_is_named():
+    texts = "\n".join(path.read_text() for path in (ROOT / "k8s").rglob("*.yaml"))
+    examples = set(re.findall(r"[\w.]*example\.org|gateway-tls", texts))
+    assert len(examples) == 3
+    assert {name for name in examples if f"`{name}`" not in TEXT} == set()
 
 
 def test_panels_exist():
