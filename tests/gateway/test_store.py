@@ -1,7 +1,10 @@
 import json
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -52,6 +55,29 @@ def test_export_is_one_trajectory_a_line_in_order_across_pages_and_restarts(star
     assert [line.id for line in lines] == asked
     assert again.get("/v1/answers", params={"since": 9e9}).text == ""
     assert again.get("/v1/answers", params={"since": "x"}).status_code == 422
+
+
+def test_a_copy_made_and_put_back_as_documented_serves_again(start_gateway, tmp_path):
+    """The copy is of a file in use; the file goes on, its gateway is killed, and the copy takes its place."""
+    text = Path(__file__).resolve().parents[2].joinpath("docs", "operations.md").read_text()
+    (line,) = re.findall(r"""`python -c "(import sqlite3; .*?)"`""", text)
+    leftovers = re.findall(r"`FILE(-\w+)`", text)
+    store, policy = tmp_path / "s.db", fake_policy([DONE] * 40)
+    client = start_gateway(policy, fake_retriever(PASSAGES), store_path=store)
+    asked = [ask(client).json()["id"] for _ in range(10)]
+    program = line.replace("FILE", str(store)).replace("COPY", str(tmp_path / "copy"))
+    subprocess.run([sys.executable, "-c", program], check=True)
+    for _ in range(30):
+        ask(client)
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for name in ("s.db", "s.db-wal", "s.db-shm"):
+        shutil.copy(tmp_path / name, killed)
+    shutil.copy(tmp_path / "copy", killed / "s.db")
+    for ending in leftovers:
+        (killed / f"s.db{ending}").unlink()
+    again = start_gateway(policy, fake_retriever(PASSAGES), store_path=killed / "s.db")
+    assert [json.loads(answer)["id"] for answer in again.get("/v1/answers").text.splitlines()] == asked
 
 
 def test_failed_and_streamed_rollouts_are_stored_too(start_live, tmp_path):
