@@ -45,6 +45,14 @@ def test_variables_are_settings(name):
     } == set()
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_only_what_depends_on_containers_goes_over_what_is_set(name):
+    """`environment` goes over `.env`: where to listen, whom to ask, where things lie, and how long a stop may take."""
+    fixed = {key: value for key, value in COMPOSE["services"][name]["environment"].items() if value and "$" not in str(value)}
+    ours = ("_HOST", "_PORT", "_URL", "_DISCOVERY", "_SHUTDOWN_GRACE_S")
+    assert {key: value for key, value in fixed.items() if not key.endswith(ours) and not value.startswith("/")} == {}
+
+
 def test_what_can_be_set_stands_in_env_example():
     assert substituted(TEXT) - variables() == set()
 

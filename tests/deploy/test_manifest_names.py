@@ -1,5 +1,6 @@
 """What manifests name exists in the code: settings, ports, paths, images, metrics, commands."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trainer.launchers.interface import Job
 
 everywhere = pytest.mark.parametrize("where", ["base", *OVERLAYS])
 PORTS = {"canary": CANARY_PORT, "redis": 6379}
-SECRET_KEYS = {"ADMIN_TOKEN", "PARALLELSEARCH_API_KEY", "WANDB_API_KEY"}
+SECRET_KEYS = {"ADMIN_TOKEN", "PARALLELSEARCH_API_KEY", "WANDB_API_KEY", "POLICY_API_KEY", "MILVUS_TOKEN", "RETRIEVER_WEB_KEY"}
 
 
 def port(name):
@@ -114,6 +115,23 @@ def test_secrets_hold_what_is_read():
         if "valueFrom" in variable
     }
     assert wanted == SECRET_KEYS
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_secret_among_the_settings_may_stand_in_the_secret(name):
+    """A ConfigMap would else be the only place for it, which everybody who may look around can read."""
+    settings = getattr(importlib.import_module(f"{name}.settings"), f"{name.capitalize()}Settings")
+    secret = {
+        field.validation_alias or f"{name}_{key}".upper()
+        for key, field in settings.model_fields.items()
+        if "SecretStr" in repr(field.annotation)
+    }
+    workload = next(each for each in workloads(base()) if each["metadata"]["name"] == name)
+    told = {
+        variable["name"] for variable in pod(workload)["containers"][0]["env"] if "secretKeyRef" in variable.get("valueFrom", {})
+    }
+    assert secret
+    assert secret - told == set()
 
 
 def test_autoscalers_read_metrics_that_the_adapter_makes_of_ours():
