@@ -75,6 +75,12 @@ def test_metrics_of_the_adapter_exist_in_the_code():
     assert set().union(*(named_metrics(rule["seriesQuery"]) for rule in adapter)) - metrics() == set()
 
 
+def test_the_adapter_makes_one_number_of_all_that_a_pod_shows():
+    """Of several series of one pod, such as one for each engine, it would take any."""
+    adapter = yaml.safe_load((FOLDER / "adapter.yml").read_text())["rules"]
+    assert [rule["metricsQuery"] for rule in adapter if not rule["metricsQuery"].startswith("sum by (<<.GroupBy>>) (")] == []
+
+
 def test_metrics_of_the_engine_exist_in_its_source():
     source = (site_packages() / "vllm" / "v1" / "metrics" / "loggers.py").read_text()
     for name in VLLM_METRICS:
