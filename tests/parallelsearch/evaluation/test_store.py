@@ -8,12 +8,15 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import orjson
 import pytest
 from evaluation_fakes import FakeAsker, a_plan, rows
 
 from parallelsearch.errors import InvalidInput
 from parallelsearch.evaluation.plan import Cell
-from parallelsearch.evaluation.session import carry_out
+from parallelsearch.evaluation.reports.page_data import Column, data_lines
+from parallelsearch.evaluation.reports.writing import write_run_report
+from parallelsearch.evaluation.session import carry_out, read_manifest
 from parallelsearch.evaluation.store import RunFolder
 from parallelsearch.evaluation.wire import StackModel
 from parallelsearch.rollout.types import Mode
@@ -77,6 +80,33 @@ def largest_file():
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+def test_what_is_half_written_counts_for_nothing_in_a_report(write, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    carry(folder, a_plan(write(*rows(3))), FakeAsker())
+    reported = write_run_report(folder, read_manifest(folder)).paths
+    before = [path.read_bytes() for path in reported]
+    line = folder.file(CELL).read_bytes().splitlines()[0]
+    for length in (1, len(line) // 2, len(line)):
+        with folder.file(CELL).open("ab") as file:
+            whole = file.tell()
+            file.write(line[:length])
+        write_run_report(folder, read_manifest(folder))
+        assert [path.read_bytes() for path in reported] == before
+        os.truncate(folder.file(CELL), whole)
+
+
+def test_a_page_of_a_run_that_goes_on_holds_what_its_index_names(write, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    carry(folder, a_plan(write(*rows(3))), FakeAsker())
+    *begun, last = folder.file(CELL).read_bytes().splitlines(keepends=True)
+    folder.file(CELL).write_bytes(b"".join(begun))
+    lines = data_lines([Column("parallel", folder, (CELL,))], folder.questions())
+    index = orjson.loads(next(lines))
+    with folder.file(CELL).open("ab") as file:
+        file.write(last)
+    assert sum(line.startswith("T") for line in lines) == len(index["trajectories"]) == 2
 
 
 def test_a_disk_that_fills_up_leaves_whole_lines_and_names_the_file(write, tmp_path, largest_file):

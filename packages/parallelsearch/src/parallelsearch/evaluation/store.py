@@ -6,7 +6,8 @@
     report.{json,md,html}
     .lock                       held by the process that writes the run
 
-A trajectory is on disk (fsync) before it counts as done. A line that a kill left half written is cut off at the next start.
+A trajectory is on disk (fsync) before it counts as done. A line that is half written (by a kill, or just now) counts for
+nothing, and the next start cuts it off.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class RunFolder:
         if not path.exists():
             return
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(_whole(file), start=1):
                 yield _trajectory(line, f"{path}:{number}")
 
     def trajectories_at(self, cell: Cell, offsets: Iterable[int]) -> Iterator[ScoredTrajectoryModel]:
@@ -160,10 +161,15 @@ class RunFolder:
         if path.exists():
             with path.open("rb") as file:
                 offset = 0
-                for line in file:
+                for line in _whole(file):
                     offsets[orjson.loads(line)["id"]] = offset
                     offset += len(line)
         return offsets
+
+
+def _whole(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Those that were written to their end."""
+    return (line for line in lines if line.endswith(b"\n"))
 
 
 def _trajectory(line: bytes, place: str) -> ScoredTrajectoryModel:

@@ -30,20 +30,38 @@ class Column:
     cells: tuple[Cell, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where the trajectories that hold begin in the file of one cell of a column."""
+
+    column: int
+    folder: RunFolder
+    cell: Cell
+    offsets: Sequence[int]
+
+
 def data_lines(columns: Sequence[Column], questions: Mapping[tuple[str, str], Question]) -> Iterator[str]:
-    """All lines, the index first: for it the files are read twice and only ids and verdicts kept."""
+    """All lines, the index first: for it the files are read twice and only ids and verdicts kept.
+
+    Of a run that goes on meanwhile, all lines are of what was there at the beginning.
+    """
+    there = [
+        _Lines(number, column.folder, cell, sorted(column.folder.line_offsets(cell).values()))
+        for number, column in enumerate(columns)
+        for cell in column.cells
+    ]
     places = {key: number for number, key in enumerate(questions)}
     index = {
         "columns": [column.label for column in columns],
         "questions": [_question(question) for question in questions.values()],
         "trajectories": [
             (number, places[question.key], measure(question, trajectory).exact_match)
-            for number, question, trajectory in _stream(columns, questions)
+            for number, question, trajectory in _stream(there, questions)
         ],
     }
     yield _json(index)
     numbers: dict[tuple[str, str, str], int] = {}
-    for _, question, trajectory in _stream(columns, questions):
+    for _, question, trajectory in _stream(there, questions):
         for passage in _passages(trajectory):
             if _key(question, passage) not in numbers:
                 numbers[_key(question, passage)] = len(numbers)
@@ -51,15 +69,13 @@ def data_lines(columns: Sequence[Column], questions: Mapping[tuple[str, str], Qu
         yield "T" + _json(_trajectory(question, trajectory, numbers))
 
 
-def _stream(columns: Sequence[Column], questions: Mapping[tuple[str, str], Question]) -> Iterator[tuple[int, Question, Trajectory]]:
+def _stream(there: Sequence[_Lines], questions: Mapping[tuple[str, str], Question]) -> Iterator[tuple[int, Question, Trajectory]]:
     """The trajectories that hold, of each question and column one."""
-    for number, column in enumerate(columns):
-        for cell in column.cells:
-            last = column.folder.line_offsets(cell)
-            for model in column.folder.trajectories_at(cell, sorted(last.values())):
-                question = questions.get((cell.set_name, model.id))
-                if question is not None:
-                    yield number, question, trajectory_from_wire(model)
+    for lines in there:
+        for model in lines.folder.trajectories_at(lines.cell, lines.offsets):
+            question = questions.get((lines.cell.set_name, model.id))
+            if question is not None:
+                yield lines.column, question, trajectory_from_wire(model)
 
 
 def _passages(trajectory: Trajectory) -> Iterator[Passage]:
