@@ -5,6 +5,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 # What callers have set for a Python of their own would hide or break what is pinned here.
 unexport PYTHONHOME PYTHONPATH
+# What the platform writes and where it lies is UTF-8 in any locale.
+run stop: export PYTHONUTF8 := 1
 
 # The first Python that is of a right version and really runs: a shim in the PATH may be there and fail.
 ifndef PYTHON

@@ -148,8 +148,8 @@ def install_list(name: str, uv: Path, env: dict[str, str]) -> None:
 def spell_in_ascii(venv: Path) -> None:
     """Writes where the project lies as seen from the environment: Python 3.11 reads these files in the locale's encoding."""
     for link in venv.glob("lib/python3.*/site-packages/parallelsearch*.pth"):
-        if not (place := link.read_text(encoding="utf-8")).isascii():
-            link.write_text(os.path.relpath(place, link.parent), encoding="ascii")
+        if not (place := link.read_bytes()).isascii():
+            link.write_bytes(os.path.relpath(place, os.fsencode(link.parent)))
 
 
 def install(name: str) -> None:

@@ -120,7 +120,7 @@ def uv_environment(settings: Mapping[str, list[str]], environ: Mapping[str, str]
             env[name] = value
     if flag(settings, "no-cache-dir") or not has_cache(env):
         env.setdefault("UV_NO_CACHE", "1")
-    # The first index that knows a name must not hide the others, as in pip.
-    env |= {"VIRTUAL_ENV": str(venv), "UV_INDEX_STRATEGY": "unsafe-best-match"}
+    # The first index that knows a name must not hide the others, as in pip. uv asks Python where it lies, and takes that for UTF-8.
+    env |= {"VIRTUAL_ENV": str(venv), "UV_INDEX_STRATEGY": "unsafe-best-match", "LC_ALL": "C.UTF-8"}
     env.setdefault("UV_LINK_MODE", "hardlink")
     return env

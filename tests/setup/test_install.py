@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+OF_ALL = {"VIRTUAL_ENV", "UV_INDEX_STRATEGY", "UV_LINK_MODE", "LC_ALL"}
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 
 
@@ -31,7 +32,7 @@ def install(pip_settings):
 
 def words(pip_settings, listing, environ=None):
     env = pip_settings.uv_environment(pip_settings.parse(listing), {"UV_CACHE_DIR": "/tmp"} | (environ or {}), Path("/venv"))
-    return {name: value for name, value in env.items() if name not in {"VIRTUAL_ENV", "UV_INDEX_STRATEGY", "UV_LINK_MODE"}}
+    return {name: value for name, value in env.items() if name not in OF_ALL}
 
 
 def test_settings_that_pip_cannot_read_end_the_setup_in_its_words(tmp_path):
@@ -101,6 +102,11 @@ def test_settings_made_for_uv_itself_stay(pip_settings):
 
 def test_bytecode_is_written_whatever_the_callers_environment_says(pip_settings):
     assert "PYTHONDONTWRITEBYTECODE" not in words(pip_settings, "", {"PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def test_uv_is_told_of_paths_in_utf_8_whatever_the_locale(pip_settings):
+    """It asks Python for them, with -I that passes PYTHONUTF8 by, and takes the answer for UTF-8."""
+    assert pip_settings.uv_environment({}, {"LC_ALL": "tr_TR.ISO-8859-9"}, Path("/venv"))["LC_ALL"] == "C.UTF-8"
 
 
 @pytest.mark.parametrize("name", ["UV_SYSTEM_PYTHON", "UV_PYTHON", "UV_TARGET", "UV_PREFIX", "UV_REQUIRE_HASHES", "PYTHONHOME"])

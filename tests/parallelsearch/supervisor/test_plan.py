@@ -27,6 +27,10 @@ def test_everything_is_started_by_default_on_loopback(tmp_path):
     assert made.env["RETRIEVER_INDEX"] == f"{tmp_path}/index/demo"
 
 
+def test_services_read_and_write_utf_8_in_any_locale(tmp_path):
+    assert plan(tmp_path).env["PYTHONUTF8"] == "1"
+
+
 def test_what_the_user_brings_is_not_started(tmp_path):
     made = plan(tmp_path, REDIS_URL="redis://cache:6379/0", POLICY_BASE_URL="http://gpu:8000/v1")
     assert names(made) == ["retriever", "trainer", "gateway"]

@@ -44,6 +44,8 @@ def shared_environment(settings: PlatformSettings) -> dict[str, str]:
         "RETRIEVER_SERVE_UPLOADS": settings.serve_uploads or "true",
         "PARALLELSEARCH_STATE_DIR": str(settings.state.root),
         "PARALLELSEARCH_CACHE_DIR": str(settings.cache),
+        # SQLite, FAISS and the like take paths for UTF-8, whatever the locale has Python read them as.
+        "PYTHONUTF8": "1",
     }
 
 
