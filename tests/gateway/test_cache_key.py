@@ -142,6 +142,26 @@ def test_a_search_of_the_web_is_paid_for_once_and_is_no_other_index(start_gatewa
     assert [asked.method for asked in retriever.state.requests] == methods
 
 
+def test_where_the_web_is_searched_unasked_it_is_paid_for_once_and_the_index_still_can_be(start_gateway):
+    def from_the_web(asked, answer):
+        if asked.get("method", "web") == "web":
+            answer["index"] |= {"name": "web", "fingerprint": "web-serper", "ranking": ""}
+
+    retriever = fake_retriever(PASSAGES, named=["mine"], methods=["dense", "web"], default_method="web")
+    gateway = start_gateway(fake_policy([BOTH, DONE]), altered(retriever, "/v1/retrieve", from_the_web), upstream_refresh_s=0.05)
+    for number in range(6):
+        for method in (None, "web", "dense"):
+            found = gateway.post("/v1/search", json={"queries": [MONET], "method": method}).json()["results"][0]
+            assert found["cached"] is (number > 0 or method == "web"), (number, method)
+        time.sleep(0.1)
+    assert [asked.method for asked in retriever.state.requests] == ["web", "dense"]
+    answer = gateway.post("/v1/answers", json={"question": "Who is older?"}).json()
+    assert answer["index"]["fingerprint"] == "web-serper"
+    for within in ({"index": "mine"}, {"filter": {"source": "a.pdf"}}):
+        assert gateway.post("/v1/search", json={"queries": [MONET]} | within).status_code == 422
+        assert gateway.post("/v1/search", json={"queries": [MONET], "method": "dense"} | within).status_code == 200
+
+
 def test_an_answer_is_searched_by_the_method_that_is_asked_for(gateway, retriever):
     messages = [{"role": "user", "content": "Who is older?"}]
     gateway.post("/v1/answers", json={"question": "Who is older?", "method": "hybrid"})

@@ -145,13 +145,15 @@ def test_it_searches_no_index(web):
 def test_the_index_is_searched_as_before_and_names_the_web(web, client):
     body = {"queries": ["Monet"]}
     assert web.post("/v1/retrieve", json=body).json()["results"] == client.post("/v1/retrieve", json=body).json()["results"]
-    assert web.get("/v1/index").json()["methods"] == ["dense", "web"]
+    described = web.get("/v1/index").json()
+    assert (described["methods"], described["default_method"]) == (["dense", "web"], "dense")
 
 
 def test_trainers_get_it_where_it_is_the_default(index_folder, stand_in):
     settings = settings_for(index_folder, stand_in, "serper", method="web")
     with LoopbackClient(create_app(settings, open_retriever(settings))) as client:
         answer = client.post("/retrieve", json={"queries": ["monet"], "topk": 1, "return_scores": True}).json()
+        assert client.get("/v1/index").json()["default_method"] == "web"
     assert answer["result"][0][0]["document"]["title"] == "Claude Monet"
 
 

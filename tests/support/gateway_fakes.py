@@ -154,6 +154,7 @@ def fake_retriever(
     fingerprint: str = "f1",
     named: Sequence[str] = (),
     methods: Sequence[Method] = METHODS,
+    default_method: Method | None = None,
     documents: int | None = 2,
 ) -> FastAPI:
     """A batch that holds a query filed as a number is answered as that HTTP status. Batches seen are in `app.state.batches`.
@@ -174,6 +175,7 @@ def fake_retriever(
             fingerprint=app.state.fingerprint + name,
             ranking=app.state.ranking,
             methods=tuple(methods),
+            default_method=default_method,
             encoder="none",
             dimension=1,
             metric="inner_product",

@@ -171,7 +171,7 @@ class AnswerService:
     async def _scope(self, request: AnswerRequest | SearchRequest) -> Scope:
         """Raises InvalidInput for an index that is not served, or a method or a filter by which it is not searched."""
         index = await self._upstreams.index_named(request.index)
-        scope = scope_of(index or None, request.filter, request.method)
+        scope = self._upstreams.as_searched(scope_of(index or None, request.filter, request.method))
         self._upstreams.check_scope(scope)
         return scope
 

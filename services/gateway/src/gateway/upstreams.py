@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx2
 import structlog
@@ -178,6 +178,12 @@ class Upstreams:
                 await self._ask_together()
         served = ", ".join([self.default_index, *(known for known in self.versions.names if known)])
         raise InvalidInput(f"index: {name!r} is not served here; there are: {served}")
+
+    def as_searched(self, scope: Scope) -> Scope:
+        """With its method, where the retriever searches the web unasked: then no index answers, nor is cached under its version."""
+        index = self._described.get(scope.index)
+        web_unasked = index is not None and index.default_method == "web" and not scope.method
+        return replace(scope, method="web") if web_unasked else scope
 
     def check_scope(self, scope: Scope) -> None:
         """Refuses what the retriever would: it would come back as a failed search. Before the retriever told, all may be.

@@ -6,7 +6,7 @@ from parallelsearch.schemas.retrieval import IndexModel, Method
 from retriever.index.manifest import Manifest
 
 
-def describe(manifest: Manifest, name: str, methods: tuple[Method, ...], ranking: str = "") -> IndexModel:
+def describe(manifest: Manifest, name: str, methods: tuple[Method, ...], default_method: Method, ranking: str) -> IndexModel:
     return IndexModel(
         name=name,
         fingerprint=manifest.fingerprint,
@@ -19,4 +19,5 @@ def describe(manifest: Manifest, name: str, methods: tuple[Method, ...], ranking
         documents=manifest.documents.documents if manifest.documents else None,
         built_at=manifest.built_at,
         methods=methods,
+        default_method=default_method,
     )

@@ -125,7 +125,8 @@ class Retriever:
 
     def describe(self, name: str) -> IndexModel:
         manifest = self._served[self.known(name)].index.manifest
-        return describe(manifest, name or self.places.default_name, self._methods(manifest), self._extras.ranking)
+        how = self._methods(manifest), self._default_method, self._extras.ranking
+        return describe(manifest, name or self.places.default_name, *how)
 
     def _methods(self, manifest: Manifest) -> tuple[Method, ...]:
         """How an index can be searched here; `web` leaves it aside."""

@@ -100,6 +100,7 @@ class IndexModel(WireModel):
     shards: int = 1
     built_at: str = ""
     methods: tuple[Method, ...] = ("dense",)
+    default_method: Method | None = Field(default=None, description="How a query is searched that does not say.")
     name: str = "default"
     documents: int | None = Field(default=None, description="How many there are; null for an index of passages.")
 
