@@ -105,6 +105,17 @@ def test_a_running_platform_is_not_taken_for_one_with_other_settings(platform):
     assert "secret" not in platform.state.plan.read_text()
 
 
+def test_a_running_platform_says_that_its_code_is_of_before(platform):
+    """Whoever fetches a new version and starts again would else believe that it runs."""
+    platform.run("up")
+    assert "code has changed" not in platform.run("up")
+    later = launch.running(platform.state).started_at + 1
+    os.utime(platform.folder / "services" / "gateway.py", (later, later))
+    said = platform.run("up")
+    assert "code has changed" in said
+    assert "Already up" in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_start_that_is_interrupted_leaves_nothing_behind(platform, number):
     process = platform.begin("up", STAND_IN="late=60")

@@ -87,6 +87,8 @@ def resume(console: Console, settings: PlatformSettings, running: Snapshot) -> i
     for service in status.services:
         if service.health is not Health.READY:
             console.print(plain(f"  {service.name:<10} {service.health}: {service.detail}"), soft_wrap=True)
+    if doctor.changed_since(running.started_at):
+        console.print(Text("Its code has changed since it was started; for the new one, stop it first: parallelsearch down"))
     console.print(Text(f"Already up at {status.url}"))
     return 0 if status.health in {Health.READY, Health.DEGRADED} else 1
 

@@ -71,6 +71,14 @@ def check_services_installed(settings: PlatformSettings) -> Finding:
     return finding("services", not absent, text, SET_UP)
 
 
+def changed_since(moment: float) -> bool:
+    """Whether code of the services is newer than that; what runs goes on with what it has read."""
+    specs = [found for name in (*SERVICES, "servicekit", "parallelsearch") if (found := find_spec(name))]
+    places = [Path(place) for spec in specs for place in spec.submodule_search_locations or (str(spec.origin),)]
+    files = (file for place in places for file in (place.rglob("*.py") if place.is_dir() else (place,)))
+    return any(file.stat().st_mtime > moment for file in files)
+
+
 def missing_engines() -> list[str]:
     return [name for name in ENGINES if not _version(name)]
 
