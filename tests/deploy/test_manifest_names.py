@@ -9,6 +9,8 @@ import yaml
 from deployed import CANARY_PORT, IMAGES, ROOT, SERVICES, is_variable, metrics, named_metrics, port_of
 from manifests import OVERLAYS, base, containers, named, of_kind, pod, resources, workloads
 
+from gateway.app import create_app
+from gateway.settings import GatewaySettings
 from parallelsearch.schemas.training import ResourcesSpec
 from trainer.launchers.interface import Job
 
@@ -102,8 +104,21 @@ def test_urls_lead_to_services():
     found = [match.groups() for text in texts if (match := re.search(r"\w+://([a-z-]+):(\d+)", text))]
     assert len(found) >= 9
     assert all(services[host] == int(number) for host, number in found)
-    ingress = named(base(), "Ingress", "gateway")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
-    assert ingress == {"name": "gateway", "port": {"name": "http"}}
+    ways = named(base(), "Ingress", "gateway")["spec"]["rules"][0]["http"]["paths"]
+    assert all(way["backend"]["service"] == {"name": "gateway", "port": {"name": "http"}} for way in ways)
+
+
+def test_the_ingress_lets_in_all_routes_but_those_that_tell_of_the_inside():
+    ways = named(base(), "Ingress", "gateway")["spec"]["rules"][0]["http"]["paths"]
+
+    def is_let_in(route):
+        return any(
+            route == way["path"] or (way["pathType"] == "Prefix" and route.startswith(f"{way['path'].rstrip('/')}/"))
+            for way in ways
+        )
+
+    routes = {route.path for route in create_app(GatewaySettings()).routes}
+    assert {route for route in routes if not is_let_in(route)} == {"/metrics", "/readyz"}
 
 
 def test_secrets_hold_what_is_read():
