@@ -115,6 +115,22 @@ def test_the_state_lies_in_the_project_that_is_called_in_else_run_from_else_in_t
     assert places.state_folder({"PARALLELSEARCH_STATE_DIR": "here"}, elsewhere, run_from).root == elsewhere / "here"
 
 
+def test_who_has_no_home_is_told_what_to_name(tmp_path, monkeypatch):
+    """A user of a container who stands in no list of users, say."""
+
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ConfigurationError, match="PARALLELSEARCH_CACHE_DIR"):
+        settings.from_environment({"PARALLELSEARCH_STATE_DIR": str(tmp_path)}, tmp_path)
+    with pytest.raises(ConfigurationError, match="PARALLELSEARCH_STATE_DIR"):
+        places.state_folder({}, tmp_path, tmp_path)
+    named = {name: str(tmp_path) for name in ("PARALLELSEARCH_STATE_DIR", "PARALLELSEARCH_CACHE_DIR")}
+    assert settings.from_environment(named, tmp_path).cache == tmp_path
+
+
 def test_what_holds_secrets_is_private(tmp_path):
     state = places.StateFolder(tmp_path / "state")
     state.make()

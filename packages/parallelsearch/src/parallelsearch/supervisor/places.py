@@ -99,14 +99,26 @@ def state_folder(environ: Mapping[str, str], here: Path, source: Path = SOURCE_R
     for root in (here, source):
         if is_project_root(root):
             return StateFolder(root.resolve() / ".state")
-    return StateFolder(Path.home() / ".local" / "state" / "parallelsearch")
+    return StateFolder(_home("PARALLELSEARCH_STATE_DIR") / ".local" / "state" / "parallelsearch")
 
 
 def cache_folder(environ: Mapping[str, str], here: Path) -> Path:
     """Where prepared models lie, shared by all state folders of a user."""
     if chosen := environ.get("PARALLELSEARCH_CACHE_DIR"):
         return _chosen("PARALLELSEARCH_CACHE_DIR", chosen, here)
-    return Path.home() / ".cache" / "parallelsearch"
+    return _home("PARALLELSEARCH_CACHE_DIR") / ".cache" / "parallelsearch"
+
+
+def _home(variable: str) -> Path:
+    """Where a folder lies that is not named.
+
+    Raises:
+        ConfigurationError: nobody knows of a home of this user.
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise ConfigurationError(f"This user has no home folder. Set HOME, or name a folder in {variable}.") from None
 
 
 def _chosen(variable: str, text: str, here: Path) -> Path:
