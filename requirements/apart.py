@@ -25,12 +25,12 @@ def install_apart(name: str) -> Path:
     state = install.digest(listed, root=str(install.ROOT))
     if not (install.is_installed(stamp, state) and python.exists()):
         install.make_venv()
-        uv = str(install.fetch_uv())
+        pip = install.uv_install(install.fetch_uv(), python)
         env = pip_settings.uv_environment(pip_settings.read(install.PYTHON), dict(os.environ), folder)
         install.run(f"making .envs/{name}", [str(install.PYTHON), "-m", "venv", "--clear", "--without-pip", str(folder)])
         pins = listed.read_text().count("==")
         title = f"installing {pins} pinned packages ({listed.name})"
-        install.run(title, [uv, "pip", "install", "--no-deps", "--quiet", "--require-hashes", "-r", str(listed)], env)
+        install.run(title, [*pip, "--require-hashes", "-r", str(listed)], env)
         stamp.write_text(state)
     return python
 

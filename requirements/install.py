@@ -135,8 +135,13 @@ def is_installed(stamp: Path, state: str) -> bool:
     return stamp.exists() and stamp.read_text() == state
 
 
+def uv_install(uv: Path, python: Path) -> list[str]:
+    """The beginning of a command that installs for that Python, whichever one the files of uv's settings name."""
+    return [str(uv), "pip", "install", "--python", str(python), "--no-deps", "--quiet"]
+
+
 def install_list(name: str, uv: Path, env: dict[str, str]) -> None:
-    pip = [str(uv), "pip", "install", "--no-deps", "--quiet", "--compile-bytecode"]
+    pip = [*uv_install(uv, PYTHON), "--compile-bytecode"]
     if name != "light":
         torch = torch_source(pip, env)
         run("installing torch for CPU", [*pip, *torch, "-r", str(LISTS / "torch-cpu.txt")], env)
@@ -170,7 +175,7 @@ def install(name: str) -> None:
     if not list_there:
         install_list(name, uv, env)
     editable = [part for path in projects for part in ("--editable", str(path.parent))]
-    run("installing the project itself", [str(uv), "pip", "install", "--quiet", "--no-deps", *editable], env)
+    run("installing the project itself", [*uv_install(uv, PYTHON), *editable], env)
     spell_in_ascii(VENV)
     (VENV / ".packages.sha256").write_text(packages_state)
     say("done")

@@ -114,6 +114,18 @@ def test_what_a_shell_has_set_for_other_environments_does_not_reach_this_one(pip
     assert name not in words(pip_settings, "", {name: "1"})
 
 
+@pytest.mark.parametrize("setting", ["system = true", "python = '/nowhere/python3.11'"])
+def test_what_uvs_own_files_say_of_other_environments_does_not_reach_this_one(install, pip_settings, tmp_path, setting):
+    (tmp_path / "uv").mkdir()
+    (tmp_path / "uv" / "uv.toml").write_text(f"[pip]\n{setting}\n")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    env = pip_settings.uv_environment({}, environ, Path(sys.prefix))
+    command = install.uv_install(Path(sys.executable).with_name("uv"), Path(sys.executable))
+    there = f"pytest=={pytest.__version__}"
+    done = subprocess.run([*command, "--dry-run", "--offline", there], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("environ", "cached"),
     [
