@@ -1,7 +1,10 @@
 """What manifests name exists in the code: settings, ports, paths, images, metrics, commands."""
 
 import importlib
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -184,6 +187,24 @@ def test_the_index_is_built_where_it_is_fetched_from():
     fetch = retriever["initContainers"][0]["args"][0]
     assert f"{target}/manifest.json" in fetch
     assert f"mv /index/next {named(base(), 'ConfigMap', 'retriever')['data']['RETRIEVER_INDEX']}" in fetch
+
+
+def test_an_index_that_is_published_while_it_is_fetched_leaves_a_whole_one(tmp_path):
+    """The init container's own script, with a cp that a build overtakes: it copies the old version and the new manifest."""
+    script = pod(named(base(), "StatefulSet", "retriever"))["initContainers"][0]["args"][0]
+    for folder in ("indexes/current/old", "index", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    manifest = tmp_path / "indexes" / "current" / "manifest.json"
+    manifest.write_text("old")
+    overtaken = tmp_path / "bin" / "cp"
+    overtaken.write_text(f'#!/bin/sh\n[ "$1" != -R ] || echo new > {manifest}\nexec {shutil.which("cp")} "$@"\n')
+    overtaken.chmod(0o755)
+    environ = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    here = re.sub(r"(?<=[ ])/(?=index)", f"{tmp_path}/", script)
+    subprocess.run(["sh", "-eu", "-c", here], env=environ, check=True)
+    fetched = tmp_path / "index" / "current"
+    assert (fetched / (fetched / "manifest.json").read_text()).is_dir()
+    assert {path.name for path in fetched.parent.iterdir()} == {"current"}
 
 
 def test_runs_are_where_trainer_and_policy_look_for_them():
