@@ -4,8 +4,8 @@ usage: last_steps.py ARCHIVE.tar.gz … [--steps 10] [--runs RUN …] [--grid] -
            --card CARD --date DATE
 
 For runs that were not evaluated on held-out questions. Of the last steps of each run only questions count that the run had not
-met before, so nothing is measured on what was learnt from, though on questions of the training file; they differ between runs, as
-the order of these runs was not seeded. Sampled at temperature 1, eight rollouts a question; the mean over questions with its 95 % bootstrap
+met before, so nothing is measured on what was learnt from, though on questions of the training file; they differ between runs whose
+order was not seeded. Sampled at temperature 1, eight rollouts a question; the mean over questions with its 95 % bootstrap
 interval. Writes NAME.json, NAME.md and NAME.png: curves, or with --grid the share of decomposed questions over the weights.
 """
 
