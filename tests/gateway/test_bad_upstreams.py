@@ -213,12 +213,15 @@ def with_header(app, name, value):
     ],
 )
 def test_headers_that_say_anything_are_no_500(start_live, name, value, stream):
-    policy, retriever = fake_policy([DONE, 503], streams=name != b"content-type"), fake_retriever(PASSAGES | {"fails": 503})
+    policy, retriever = (
+        fake_policy([DONE, 503, 503, 503], streams=name != b"content-type"),
+        fake_retriever(PASSAGES | {"fails": 503}),
+    )
     gateway = start_live(with_header(policy, name, value), with_header(retriever, name, value))
     body = {"question": QUESTION, "stream": stream}
-    first, second = (httpx2.post(f"{gateway.url}/v1/answers", json=body) for _ in range(2))
+    first, second = (httpx2.post(f"{gateway.url}/v1/answers", json=body | limits) for limits in ({}, {"deadline_s": 0.8}))
     assert (first.status_code, "Camille Pissarro" in first.text) == (200, True)
-    assert ("event: error" in second.text) if stream else (second.status_code == 503)
+    assert ("event: error" in second.text) if stream else (second.status_code in {503, 504})
     refused = httpx2.post(f"{gateway.url}/v1/search", json={"queries": ["fails"]})
     assert (refused.status_code, 1 <= int(refused.headers["retry-after"]) <= 3_600) == (503, True)
 
@@ -237,3 +240,33 @@ def test_what_nobody_expected_of_an_upstream_ends_no_looking_after_it(start_gate
         assert time.monotonic() < until
         time.sleep(0.1)
     assert not left
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_policy_that_says_when_to_come_again_is_given_that_time(start_gateway, status, stream):
+    policy, refused = fake_policy([BOTH, DONE]), []
+
+    async def limited(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == "/v1/completions" and not refused:
+            refused.append(time.monotonic())
+            await Response("{}", status, {"Retry-After": "1"})(scope, receive, send)
+        else:
+            await policy(scope, receive, send)
+
+    response = start_gateway(limited, fake_retriever(PASSAGES)).post("/v1/answers", json={"question": QUESTION, "stream": stream})
+    assert (response.status_code, "Camille Pissarro" in response.text, "event: error" in response.text) == (200, True, False)
+    assert time.monotonic() - refused[0] >= 1
+
+
+def test_a_policy_that_wants_more_time_than_it_is_given_has_failed_at_once(start_gateway):
+    async def limited(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == "/v1/completions":
+            await Response("{}", 429, {"Retry-After": "60"})(scope, receive, send)
+        else:
+            await policy(scope, receive, send)
+
+    policy, started = fake_policy([BOTH, DONE]), time.monotonic()
+    response = start_gateway(limited, fake_retriever(PASSAGES)).post("/v1/answers", json={"question": QUESTION})
+    assert (response.status_code, response.json()["stop_reason"]) == (503, "policy_failed")
+    assert time.monotonic() - started < 10

@@ -20,6 +20,7 @@ from gateway import metrics
 from gateway.tokenizers import Tokenizers
 from parallelsearch.clients.local_tokens import LocalTokens
 from parallelsearch.clients.policy import PolicyClient, PolicyDescription, PolicyHttp, describe_policy, policy_client
+from parallelsearch.clients.policy_http import Patience
 from parallelsearch.errors import Overloaded, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.rollout.interfaces import Generation, OnText, Sampling, Segment
 from parallelsearch.rollout.settings import RolloutSettings, least_context
@@ -257,8 +258,9 @@ class PinnedPolicy:
         )
 
     async def _tried(self, work: Callable[[PolicyClient], Awaitable[T]], may_move: Callable[[], bool] = lambda: True) -> T:
-        """What `work` gives on this replica, or on another if this one fails; sampling anew elsewhere changes nothing outside."""
+        """What `work` gives here, later if that is asked for and there is no other, or on another: sampling anew harms nobody."""
         tried: set[Replica] = set()
+        patience = Patience()
         while True:
             try:
                 return await work(self._replica.client)
@@ -267,6 +269,8 @@ class PinnedPolicy:
                 other = self._replicas.other(self._replica, tried)
                 if other and isinstance(error.__cause__, httpx2.TransportError):
                     self._replica.failed(error.detail)
+                if other is None and await patience.waited(error):
+                    continue
                 if other is None or not may_move() or len(tried) > MOVES:
                     raise
             metrics.POLICY_MOVES.inc()

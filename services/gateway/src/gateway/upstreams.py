@@ -66,7 +66,8 @@ class Upstreams:
         def connect(url: str) -> PolicyHttp:
             name = "policy" if url == settings.policy_base_url else f"policy {httpx2.URL(url).netloc.decode()}"
             pool = _pool(transports.policy, name, tracing)
-            return PolicyHttp(url, timeout_s=settings.policy_timeout_s, api_key=api_key, pool=pool)
+            # Another replica may take what one wants to be asked later: `replicas` waits where there is none.
+            return PolicyHttp(url, timeout_s=settings.policy_timeout_s, api_key=api_key, pool=pool, patience_s=0)
 
         addresses = (resolved if settings.policy_discovery == "dns" else listed)(settings.policy_base_url)
         self.policies = PolicyReplicas(
