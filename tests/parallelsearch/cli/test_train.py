@@ -8,9 +8,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from typer.testing import CliRunner
 
+from parallelsearch.cli.failures import hint
 from parallelsearch.cli.main import create_app
 from parallelsearch.clients.trainer import TrainerClient
-from parallelsearch.errors import InvalidInput, NotFound, UpstreamUnavailable
+from parallelsearch.errors import InvalidInput, NotFound, ParallelSearchError, UpstreamUnavailable
 from parallelsearch.schemas.training import RunState
 
 SPEC = {"kind": "supervised", "name": "small", "model": "base", "data": "cold.jsonl"}
@@ -133,6 +134,15 @@ def test_what_the_trainer_refuses_is_told_in_its_words(client):
         client.show("nobody")
     with pytest.raises(UpstreamUnavailable, match="admin token"):
         TrainerClient("http://trainer", transport=httpx2.MockTransport(trainer)).submit(SPEC)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_trainer_that_says_when_to_come_again_is_quoted(status):
+    later = httpx2.Response(status, json={"detail": "Weights are being changed."}, headers={"retry-after": "7"})
+    client = TrainerClient("http://trainer", transport=httpx2.MockTransport(lambda _: later))
+    with pytest.raises(ParallelSearchError) as failure:
+        client.promote("run-1", 5)
+    assert hint(failure.value) == "Try again in 7 s."
 
 
 def test_a_trainer_that_is_not_there_is_told_with_its_address_and_what_to_do():

@@ -35,7 +35,7 @@ def hint(error: ParallelSearchError) -> str:
     if isinstance(error, GatewayProblem):
         retry = f"Try again in {error.retry_after_s:.0f} s. " if error.retry_after_s else ""
         return retry + HINTS.get(error.answered, "")
-    return ""
+    return f"Try again in {error.retry_after_s:.0f} s." if error.asked_to_wait and error.retry_after_s else ""
 
 
 def report(error: ParallelSearchError) -> int:
