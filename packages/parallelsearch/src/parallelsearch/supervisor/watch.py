@@ -23,6 +23,8 @@ ANNOUNCED = {
     StepPhase.STOPPING: "stopping",
     StepPhase.STOPPED: "stopped",
 }
+NOT_YET = ("starting: ", "failed: ")
+"""How what a service says of its checks begins, as `probes.describe` gives it, while it is not ready."""
 BUSY = (StepPhase.STARTING, StepPhase.STOPPING)
 
 
@@ -38,7 +40,11 @@ def last_lines(log: str, count: int) -> list[str]:
     # A progress bar rewrites its line; what it said last is what counts.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
     kept = [Text.from_ansi(line).plain.strip() for line in lines]
-    return ["".join(character for character in line if character.isprintable()) for line in kept if line][-count:]
+    return [printable(line) for line in kept if line][-count:]
+
+
+def printable(text: str) -> str:
+    return "".join(character for character in text if character.isprintable())
 
 
 class Watch:
@@ -86,10 +92,10 @@ class Watch:
 
 
 def describe_wait(busy: list[StepState]) -> str:
-    """Who is waited for, for how long, and the last log line of the one that takes longest."""
+    """Who is waited for, for how long, and what the one that takes longest waits for itself, else the last line of its log."""
     names = ", ".join(step.name for step in busy)
     slowest = min(busy, key=lambda step: step.since)
-    line = last_lines(slowest.log, 1)
+    line = [printable(slowest.detail)] if slowest.detail.startswith(NOT_YET) else last_lines(slowest.log, 1)
     said = f" · {slowest.name}: {line[0]}" if line else ""
     return f"  waiting for {names} ({time.time() - slowest.since:.0f} s){said}"
 
