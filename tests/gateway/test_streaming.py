@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 import time
 
 import anyio
@@ -161,11 +162,11 @@ def cancelled(gateway):
 
 @pytest.mark.parametrize("cache", ["use", "bypass"])
 def test_a_searcher_that_hangs_up_keeps_no_place(start_live, tmp_path, cache):
-    retriever = fake_retriever(PASSAGES)
+    retriever, over = fake_retriever(PASSAGES), threading.Event()
 
     async def hanging(scope, receive, send):
-        if scope["path"] == "/v1/retrieve":
-            await anyio.sleep_forever()
+        while scope["path"] == "/v1/retrieve" and not over.is_set():
+            await anyio.sleep(0.02)
         await retriever(scope, receive, send)
 
     (tmp_path / "keys.json").write_text("[]")
@@ -174,6 +175,7 @@ def test_a_searcher_that_hangs_up_keeps_no_place(start_live, tmp_path, cache):
     with request_sent(gateway, "/v1/search", {"queries": ["x"], "cache": cache}, headers=key):
         wait_for(lambda: httpx2.get(f"{gateway.url}/v1/models", headers=key).status_code == 429)
     wait_for(lambda: httpx2.get(f"{gateway.url}/v1/models", headers=key).status_code == 200, timeout_s=3)
+    over.set()
 
 
 def test_a_reader_that_takes_nothing_is_cut_off(start_live, capfd, caplog):
