@@ -3,6 +3,10 @@
 import pytest
 from gateway_fakes import BOTH, DONE, PASSAGES, QUESTION, fake_policy, fake_retriever
 
+from gateway.settings import GatewaySettings
+from parallelsearch.rollout.settings import ObservationSettings, observation_settings
+from parallelsearch.schemas.training import RolloutSpec
+
 
 def ask(client, **body):
     return client.post("/v1/answers", json={"question": QUESTION} | body)
@@ -41,3 +45,9 @@ def test_a_policy_of_the_published_layout_gets_the_published_environment(start_g
     answer = start_gateway(policy, fake_retriever(PASSAGES), policy_layout="paper").post("/v1/answers", json=body).json()
     assert (answer["answer"], answer["usage"]["search_rounds"]) == ("Camille Pissarro", 2)
     assert not any(context.endswith("<answer>") for context in policy.state.contexts)
+
+
+@pytest.mark.parametrize("limits", [GatewaySettings(), RolloutSpec()], ids=["served", "trained"])
+def test_what_is_served_and_trained_unasked_is_the_same(limits):
+    default = ObservationSettings()
+    assert observation_settings(limits, default.layout, default.special_tokens) == default

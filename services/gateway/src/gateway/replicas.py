@@ -269,7 +269,7 @@ class PinnedPolicy:
                 other = self._replicas.other(self._replica, tried)
                 if other and isinstance(error.__cause__, httpx2.TransportError):
                     self._replica.failed(error.detail)
-                if other is None and await patience.waited(error):
+                if other is None and may_move() and await patience.waited(error):
                     continue
                 if other is None or not may_move() or len(tried) > MOVES:
                     raise

@@ -30,7 +30,7 @@ from parallelsearch.errors import (
 )
 from parallelsearch.rollout.observer import ObserverGroup, RolloutObserver, retell
 from parallelsearch.rollout.runner import RolloutRequest, run_rollout
-from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
+from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings, observation_settings
 from parallelsearch.rollout.types import Mode, Scope, StopReason, Trajectory
 from parallelsearch.schemas.answers import AnswerRequest, SearchRequest, SearchResponse, SearchResult, TrajectoryModel
 from parallelsearch.schemas.chat import ChatRequest
@@ -181,16 +181,8 @@ class AnswerService:
         return tuple(name for name in self._upstreams.versions.names if name)
 
     def _rollout_settings(self, request: AnswerRequest, policy: PinnedPolicy) -> RolloutSettings:
-        description, limits = policy.description, self._settings
-        observation = ObservationSettings(
-            layout=limits.policy_layout or description.layout or ObservationSettings().layout,
-            passage_words=limits.passage_words,
-            passage_words_wide=limits.passage_words_wide,
-            budget_tokens=limits.observation_tokens,
-            budget_tokens_further=limits.observation_tokens_further,
-            paper_cut=limits.paper_cut,
-            special_tokens=description.special_tokens,
-        )
+        description = policy.description
+        layout = self._settings.policy_layout or description.layout or ObservationSettings().layout
         return RolloutSettings(
             mode=_mode(request),
             top_k=request.top_k,
@@ -198,7 +190,7 @@ class AnswerService:
             max_sub_queries=request.max_sub_queries,
             turn_tokens=self._settings.turn_tokens or description.turn_tokens or DEFAULT_TURN_TOKENS,
             context_tokens=description.context_tokens or DEFAULT_CONTEXT_TOKENS,
-            observation=observation,
+            observation=observation_settings(self._settings, layout, description.special_tokens),
         ).as_published()
 
 

@@ -17,7 +17,7 @@ from parallelsearch.reward.exact_match import VERDICTS, cover_match, normalise
 from parallelsearch.reward.scoring import Reward, RewardFunction
 from parallelsearch.rollout.environment import SearchEnvironment, Step
 from parallelsearch.rollout.interfaces import SearchBackend, TokenCounter
-from parallelsearch.rollout.settings import ObservationSettings, RolloutSettings
+from parallelsearch.rollout.settings import RolloutSettings, observation_settings
 from parallelsearch.rollout.types import (
     Malformed,
     PolicyIdentity,
@@ -66,15 +66,7 @@ def training_settings(spec: RolloutSpec, special_tokens: Sequence[str] = ()) -> 
         max_sub_queries=spec.max_sub_queries,
         turn_tokens=spec.turn_tokens,
         context_tokens=spec.context_tokens,
-        observation=ObservationSettings(
-            layout=spec.layout,
-            passage_words=spec.passage_words,
-            passage_words_wide=spec.passage_words_wide,
-            budget_tokens=spec.observation_tokens,
-            budget_tokens_further=spec.observation_tokens_further,
-            paper_cut=spec.paper_cut,
-            special_tokens=tuple(special_tokens),
-        ),
+        observation=observation_settings(spec, spec.layout, special_tokens),
         open_last_answer=False,
         refuse_repeats=spec.layout is not Layout.PAPER,
         shrink_context=False,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from parallelsearch.protocol.observations import Layout
 from parallelsearch.protocol.prompt import build_prompt
@@ -35,6 +36,33 @@ class ObservationSettings:
     def budget(self, sub_queries: int) -> int:
         further = 0 if self.layout is Layout.PAPER else max(0, sub_queries - 2)
         return self.budget_tokens + self.budget_tokens_further * further
+
+
+class ObservationLimits(Protocol):
+    """What whoever serves a policy and whoever trains it set alike of what it sees."""
+
+    @property
+    def observation_tokens(self) -> int: ...
+    @property
+    def observation_tokens_further(self) -> int: ...
+    @property
+    def passage_words(self) -> int: ...
+    @property
+    def passage_words_wide(self) -> int: ...
+    @property
+    def paper_cut(self) -> PaperCut: ...
+
+
+def observation_settings(limits: ObservationLimits, layout: Layout, special_tokens: Sequence[str]) -> ObservationSettings:
+    return ObservationSettings(
+        layout=layout,
+        passage_words=limits.passage_words,
+        passage_words_wide=limits.passage_words_wide,
+        budget_tokens=limits.observation_tokens,
+        budget_tokens_further=limits.observation_tokens_further,
+        paper_cut=limits.paper_cut,
+        special_tokens=tuple(special_tokens),
+    )
 
 
 @dataclass(frozen=True, slots=True)
