@@ -61,7 +61,8 @@ def median(values: object) -> float:
 
 
 def _once_ms(work: Callable[[], object]) -> float:
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1e3

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from card import describe_card, make_vectors, median
+from card import describe_card, make_vectors, wall_ms
 from exact_search import write_file
 
 from retriever.gpu.opening import GpuPlan, open_search
-from retriever.gpu.sharded import ShardedSearch
 
 BATCHES = (1, 16, 64, 256)
 TOP_K, RUNS = 10, 15
@@ -73,21 +72,14 @@ def compare(chosen: argparse.Namespace) -> dict[str, object]:
         queries = np.random.default_rng(batch).standard_normal((batch, spread.dimension), dtype=np.float32)
         queries /= np.linalg.norm(queries, axis=1, keepdims=True)
         (scores, found), (spread_scores, spread_found) = one.search(queries, TOP_K), spread.search(queries, TOP_K)
-        alone, together = (median_ms(search, queries) for search in (one, spread))
+        alone, together = (
+            wall_ms(lambda search=search, asked=queries: search.search(asked, TOP_K), RUNS) for search in (one, spread)
+        )
         same, apart = float((found == spread_found).mean()), float(np.abs(scores - spread_scores).max())
         rows.append(asdict(Row(batch, round(alone, 3), round(together, 3), round(together / alone, 3), same, apart)))
         print(json.dumps(rows[-1]), flush=True)
     about = {"engine": chosen.engine, "devices": devices, "rows_in_index": spread.rows, "dimension": spread.dimension}
     return {"card": describe_card() if torch.cuda.is_available() else None, **about, "top_k": TOP_K, "loaded": loaded, "rows": rows}
-
-
-def median_ms(search: ShardedSearch, queries: np.ndarray) -> float:
-    took = []
-    for _ in range(RUNS):
-        started = time.perf_counter()
-        search.search(queries, TOP_K)
-        took.append((time.perf_counter() - started) * 1e3)
-    return median(took)
 
 
 def to_markdown(told: dict[str, object]) -> str:
